@@ -1,10 +1,10 @@
 """A plan as text, and as JSON."""
 
 from ppmodel.cli import text
+from ppmodel.clusters.specs.available import error_of_differences, regrets
 from ppmodel.clusters.specs.layout import ORDERS, STAGE_GROUPS
 from ppmodel.clusters.specs.lengths import SLICINGS
 from ppmodel.studies.planning.answer import EQUAL
-from ppmodel.studies.planning.available import error_of_differences, regrets
 from ppmodel.studies.planning.candidates import IN_PAIRS
 from ppmodel.studies.planning.risk import JITTER, SLOWDOWN
 from ppmodel.studies.points import HEADINGS, PARTS
@@ -130,11 +130,16 @@ def answer_text(row):
 
 def layout_text(row):
     """The schedule and the layout of an answer."""
-    unusual = "".join(f", {name} {row[name]}" for name, usual in _USUAL.items() if row[name] != usual)
-    unusual += f", {row.variant}" if "variant" in row else ""
-    sizes = ", ".join(f"{name} {size}" for name, size in _sizes(row).items() if size != "1" or name == "dp")
-    ways = f"zero {row.zero:.0f}, recompute {row.recompute}, layers {row['layers']}{unusual}"
-    return f"{schedule_text(row)}, {sizes}, microbatches of {row.microbatch_size:.0f}, {ways}"
+    sizes = [f"{name} {size}" for name, size in _sizes(row).items() if size != "1" or name == "dp"]
+    ways = [f"{name} {word}" for name, word in _ways(row).items() if word not in ("", _USUAL.get(name))]
+    whole = f"microbatches of {row.microbatch_size:.0f}", f"zero {row.zero:.0f}", f"recompute {row.recompute}"
+    return ", ".join(filter(None, (schedule_text(row), *sizes, *whole, *ways, row.get("variant"))))
+
+
+def _ways(row):
+    """The words for layers, order and slicing; empty where an answer has no pipeline, or no slices."""
+    has = {"layers": row.pp > 1, "order": row.pp > 1, "slicing": "slices=" in row.options}
+    return {name: str(row[name]) if has_any else "" for name, has_any in has.items()}
 
 
 def _sizes(row):
@@ -152,21 +157,20 @@ def schedule_text(row):
 def _table(frame, most_rows, plan=None):
     """Answers as lines, at most so many and those to run; with their risk, or the code that has their schedules."""
     shown = sorted({*range(min(most_rows, len(frame))), *(plan.proposed if plan else ())})
-    missing, risk, frame = len(frame) - len(shown), plan and plan.risk, frame.iloc[shown]
-    ways = ["b", "zero", "recompute", "layers"] + [name for name in _USUAL if any(frame[name] != _USUAL[name])]
-    ways += ["variant"] * ("variant" in frame)
-    headings = ["disturbed", "chance"] if risk is not None else ["schedule in"]
-    cells = [["", "seconds", "over", "schedule", *_SIZES, *ways, "GiB", "fits", *headings]]
-    ends = [[text.plain(names)] for names in frame.frameworks]
-    if risk is not None:
-        percent = risk.chance.map("{:.0%}".format).replace("nan%", "")
-        risks = [*zip(risk.disturbed_s.map("{:.4g}".format), percent, strict=True)]
-        ends = [risks[place] if place < len(risks) else ("", "") for place in shown]
-    for (place, row), last in zip(frame.iterrows(), ends, strict=True):
+    rows, missing, ends = frame.iloc[shown], len(frame) - len(shown), {"schedule in": frame.frameworks.map(text.plain)}
+    if plan is not None:
+        risk = plan.risk.reindex(frame.index)
+        ends = {"disturbed": risk.disturbed_s.map("{:.4g}".format), "chance": risk.chance.map("{:.0%}".format)}
+        ends = {head: texts.replace(["nan", "nan%"], "") for head, texts in ends.items()}
+    each = [_ways(row) for _, row in rows.iterrows()]
+    ways = [name for name in each[0] if {words[name] for words in each} - {"", _USUAL.get(name)}]
+    more, variant = ["microbatch_size", "zero", "recompute"], ["variant"] * ("variant" in rows)
+    cells = [["", "seconds", "over", "schedule", *_SIZES, "b", *more[1:], *ways, *variant, "GiB", "fits", *ends]]
+    for (place, row), words in zip(rows.iterrows(), each, strict=True):
         cells.append([
             str(place + 1), f"{row.iteration_s:.4g}", f"{row.over_best:+z.1%}", schedule_text(row),
-            *_sizes(row).values(), *(str(row[name]) for name in ("microbatch_size", *ways[1:])),
-             text.gibibytes(row.peak_memory_bytes), row.fit, *last,
+            *_sizes(row).values(), *(str(row[name]) for name in more), *map(words.get, ways), *row[variant],
+            text.gibibytes(row.peak_memory_bytes), row.fit, *(texts[place] for texts in ends.values()),
         ])  # fmt: skip
     return text.table(cells, _TEXTS) + [f"not listed: {missing} more; see --rows"] * (missing > 0)
 
@@ -207,7 +211,8 @@ def drawn_front(plan, workers, scheduler, resume):
     for _, row in rows.iterrows():
         sizes = ", ".join(f"{name} {row[name]}" for name in (*_SIZES, "microbatch_size") if row[name] > 1)
         recompute = "" if row.recompute == "none" else f", recompute {row.recompute}"
-        names.append(f"{schedule_text(row)}: {sizes}{recompute}")
+        variant = f", {row.variant}" if "variant" in row else ""
+        names.append(f"{schedule_text(row)}: {sizes}{recompute}{variant}")
     rows = rows.assign(gib=rows.peak_memory_bytes / 2**30, front=True, name=names)
     title = f"{question.model.name} on {question.gpus} GPUs of {question.system.name}"
     figure = plot_scatter(

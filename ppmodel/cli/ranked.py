@@ -120,7 +120,7 @@ def _parts(rows, fastest_s):
 
 def _not_run(rows):
     """The labels of rows with a layout whose framework does not run their schedules, with the code that has these."""
-    from ppmodel.studies.planning import frameworks_of, runs_as_modelled
+    from ppmodel.clusters.specs.available import frameworks_of, runs_as_modelled
 
     frameworks = {}
     for row in rows:

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from string import Template
 from typing import NamedTuple
 
@@ -91,7 +91,9 @@ def launch(point, launcher):
             without[field] = values[field], "" if rule is None else rule.lacks
     if "schedule" not in without:  # whose text has its options
         usual |= dict.fromkeys(_SHARDING)
-    unlisted = (field for field in usual if field not in launcher.fields and values[field] != usual[field])
+    run = replace(point, layout=point.complete_layout)
+    idle = {name for name, option in LAYOUT_OPTIONS.items() if option.needs and not option.needs(run)}
+    unlisted = (field for field in usual if field not in {*launcher.fields, *idle} and values[field] != usual[field])
     without |= {field: (values[field], "") for field in unlisted}
     if "schedule" in without and (options := point.coordinates["options"]):
         without["schedule"] = f"{values['schedule']}:{options.replace(' ', ',')}", without["schedule"][1]

@@ -8,10 +8,10 @@ from ppbook.measured.against import fitted_rows
 from ppbook.measured.refits import fitted_values
 from ppbook.measured.regret import CELL, FITTING, choices, layouts_of, of_other_models, with_one_run
 from ppmodel.clusters.specs import DATA, load_system
+from ppmodel.clusters.specs.available import error_of_differences
 from ppmodel.errors import PPModelError
 from ppmodel.studies.measured import read_rows
 from ppmodel.studies.measured.constants import TIME, value_of, with_values
-from ppmodel.studies.planning.available import error_of_differences
 
 MEASURED = DATA / "reference" / "measured"
 

@@ -137,14 +137,22 @@ def test_whole_layers_are_offloaded_without_a_pipeline():
 
 
 def test_every_field_is_written_or_listed(launcher):
-    """A switch or a word that differs from the default is not dropped: if no rule is about it, it is listed."""
-    spec = load_launcher(launcher)
+    """A switch or a word that differs from the default is not dropped: if no rule is about it, it is listed.
+
+    So it is in every run in which it has an effect; where nothing is sliced, slices are not missing.
+    """
+    spec, size = load_launcher(launcher), {"model": "mixtral_8x7b", "tp": 2, "cp": 2, "ep": 2, "dp": 2}
+    size |= {"offload": 0.5, "lengths": "4096,8192"}
     for name, option in LAYOUT_OPTIONS.items():
         default = getattr(LayoutSpec, name)
         if name in spec.fields or option.entry.type not in (bool, str) or default is None:
             continue
         value = next(value for value in option.texts.values() if value != default) if option.texts else "4096,8192"
-        assert launch(point_of("1f1b", **{name: value}), spec).without[name] == (value, "")
+        pairs, slices = (
+            launch(point_of(schedule, **size | {name: value}), spec).without for schedule in ("dualpipev", "seq1f1b")
+        )
+        assert (slices if name == "slicing" else pairs)[name] == (value, "")
+        assert "slicing" not in pairs
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from ppbook.pages import explorer
 from ppbook.pages.drawings import drawing
 from ppbook.pages.report import TEMPLATES, MyST, list_table, literal
 from ppmodel import schedules
+from ppmodel.clusters.specs.available import frameworks_of
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio
 from ppmodel.schedules.cases import as_case
 from ppmodel.schedules.options import option_text
 from ppmodel.schedules.ratios import formula_bubble_ratio
-from ppmodel.studies.planning import frameworks_of
 from ppmodel.studies.points import simulate
 from ppmodel.tables import family
 

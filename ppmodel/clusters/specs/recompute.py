@@ -91,3 +91,13 @@ OFFLOADED = {  # as Megatron-LM's --offload-modules names them
     "expert_fc1": ("experts up",), "moe_act": ("experts activation", "bounds of experts"),
 }  # fmt: skip
 """Modules of a block whose inputs can be offloaded, by name: with what the names of their operations begin."""
+
+
+def tried(model):
+    """The ways to recompute that plans try, the least first; 1 stands for the fewest layers that are enough.
+
+    >>> from ppmodel.clusters.specs import load_model
+    >>> tried(load_model("paper")), tried(load_model("deepseek_v3"))
+    (('none', 'selective', 1), ('none', 'light', 1))
+    """
+    return *(name for name, way in MODES.items() if way.is_tried(model)), 1

@@ -1,7 +1,6 @@
 """Plans of layout and schedule: candidates, exact lower bounds, a search, and the answer."""
 
 from ppmodel.studies.planning.answer import Plan, planned
-from ppmodel.studies.planning.available import frameworks_of, runs_as_modelled
 from ppmodel.studies.planning.candidate_search import search
 from ppmodel.studies.planning.candidates import Candidate
 from ppmodel.studies.planning.many import are_many, plan, plans

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ppmodel.clusters.specs.available import error_of_differences, frameworks_of
 from ppmodel.clusters.specs.layout import DISPATCHERS, LAYER_WORDS, ORDERS, RECOMPUTE, STAGE_GROUPS
 from ppmodel.clusters.specs.lengths import SLICINGS
+from ppmodel.clusters.specs.recompute import tried
 from ppmodel.schedules.cases import as_cases
-from ppmodel.studies.planning.available import error_of_differences, frameworks_of, recomputed
 from ppmodel.studies.planning.candidate_search import Limits, entries_of, point_of, search
 from ppmodel.studies.planning.candidates import Candidate, cases_at, orders
 from ppmodel.studies.planning.money import UNPRICED, Training
@@ -201,7 +202,7 @@ class Plan:
                 steps[f"{name} {value}"] = answer._replace(sizes=other, case=nearest)
         others = {
             "zero": range(max(answer.zero - 1, 0), min(answer.zero + 1, 3) + 1),
-            "recompute": [*recomputed(question.model)[:-1], "full"], "layers": [LAYER_WORDS[answer.layers != "even"]],
+            "recompute": [*tried(question.model)[:-1], "full"], "layers": LAYER_WORDS * (sizes.pp > 1),
             "order": orders(question, sizes, answer.zero), "slicing": SLICINGS * ("slices" in dict(case.options)),
         }  # fmt: skip
         for name, values in others.items():

@@ -14,15 +14,16 @@ from ppmodel.clusters.costs.data_parallel import sharded_bytes
 from ppmodel.clusters.costs.partition import StageLayers
 from ppmodel.clusters.costs.stage_costs import Stages, layer_counts
 from ppmodel.clusters.memory import Homes, activation_bytes, held_on_ranks, on_ranks
+from ppmodel.clusters.specs.available import highest_zero, runs_as_modelled
 from ppmodel.clusters.specs.layout import ORDERS
 from ppmodel.clusters.specs.lengths import SLICINGS
+from ppmodel.clusters.specs.recompute import tried
 from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
 from ppmodel.loops.compiled import prepare
 from ppmodel.metrics import peak_activations
 from ppmodel.schedules import small
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import makespans
-from ppmodel.studies.planning.available import highest_zero, recomputed, runs_as_modelled
 from ppmodel.studies.planning.bounds import bound_of, busy_bounds, first_shares, least_ratios, least_share, mean_bounds
 from ppmodel.studies.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions, orders
 from ppmodel.studies.planning.columns import Columns
@@ -418,7 +419,7 @@ class Rows:
 
     def in_ways(self, rows):
         """As `candidates`, of some rows in one slicing."""
-        least, *more = self.question.tried("recompute", recomputed(self.question.model))
+        least, *more = self.question.tried("recompute", tried(self.question.model))
         capacity, comfortable = self.question.system.memory_capacity_bytes, self.comfortable_bytes
         rows, *found = self.fitting(rows, least)
         fits, is_tight = found[1] <= capacity, found[1] > comfortable
@@ -592,7 +593,7 @@ def _of_variants(question, on_progress, workers, scheduler, resume):
 def _refuse(question, entries):
     """Raise why there is no candidate: none is defined, what fits waits for itself forever, or none fits."""
     refusals, is_defined = [], False
-    *_, recompute = question.tried("recompute", recomputed(question.model))  # what needs the least memory
+    *_, recompute = question.tried("recompute", tried(question.model))  # what needs the least memory
     capacity_bytes = question.system.memory_capacity_bytes
     ways = ((entry, way) for entry in entries for way in divisions(question, entry.sizes, bool(entry.case.sharding)))
     for entry, (zero, layers) in ways:

@@ -6,12 +6,12 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from ppmodel.clusters.costs import check_layout
+from ppmodel.clusters.specs.available import highest_zero, orders_of
 from ppmodel.clusters.specs.layout import STAGE_GROUPS
 from ppmodel.clusters.specs.lengths import SLICINGS
 from ppmodel.errors import PPModelError
 from ppmodel.given import as_list
 from ppmodel.schedules.cases import Case, as_case, built
-from ppmodel.studies.planning.available import highest_zero, orders_of
 from ppmodel.studies.planning.question import Question, Sizes, divisors
 
 MICROBATCH_SIZES = range(1, 9)

@@ -15,6 +15,7 @@ import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.cli.planned import answer_text
 from ppmodel.clusters.specs import ORDERS, load_framework, load_system
+from ppmodel.clusters.specs.available import error_of_differences
 from ppmodel.clusters.specs.layout import DISPATCHERS, LAYOUT_KEYWORDS
 from ppmodel.clusters.specs.lengths import SLICINGS
 from ppmodel.errors import PPModelError, SweepError, TableError
@@ -22,7 +23,6 @@ from ppmodel.schedules import small
 from ppmodel.schedules.cases import as_case
 from ppmodel.studies.planning import Candidate, asked, front, planned, search
 from ppmodel.studies.planning.answer import Plan
-from ppmodel.studies.planning.available import error_of_differences
 from ppmodel.studies.planning.candidate_search import Limits, _Search
 from ppmodel.studies.planning.candidates import all_sizes, cases_at, divisions
 from ppmodel.studies.planning.risk import chances

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ppmodel import schedules
-from ppmodel.clusters.specs import DATA, ORDERS
 from ppmodel.clusters.specs.document import Form, Sourced, read_document
-from ppmodel.clusters.specs.recompute import MODES
+from ppmodel.clusters.specs.layout import ORDERS
+from ppmodel.files import DATA
 
 _NOTES = {
     "yes": "", "experts": " (for expert parallelism only)", "order": " (the order only)", "authors": " (research code)",
@@ -20,7 +20,7 @@ NOWHERE = "none known"
 class Availability(Sourced):
     """A schedule in a framework: the head of the file explains ``has``."""
 
-    schedule: Literal[tuple(schedules.names())]
+    schedule: Literal[tuple(schedules.names())]  # type: ignore[valid-type]  # known once all are registered
     framework: Annotated[str, Field(min_length=1)]
     has: Literal["yes", "experts", "order", "authors"]
 
@@ -34,16 +34,14 @@ class Profile(Sourced):
     zero_of_pipelines: int = 3
 
 
-class Ties(Sourced):
-    """Median error of the predicted ratio of two layouts, as a share of the measured one."""
+class Share(Sourced):
+    """How far off predictions, or answers, were in measured runs."""
 
     value: float
 
 
 class _File(Form):
-    ties: Ties | None = None
-    regret_of_first: Ties | None = None
-    regret_of_three: Ties | None = None
+    shares: dict[str, Share] = Field(default_factory=dict)
     profiles: list[Profile] = Field(default_factory=list)
     entries: list[Availability]
 
@@ -122,7 +120,7 @@ def error_of_differences():
     >>> 0.05 < error_of_differences() < 0.15
     True
     """
-    return _file().ties.value
+    return _file().shares["ties"].value
 
 
 def regrets():
@@ -132,7 +130,7 @@ def regrets():
     >>> three < 0.05 < first
     True
     """
-    return _file().regret_of_first.value, _file().regret_of_three.value
+    return tuple(_file().shares[f"regret_of_{name}"].value for name in ("first", "three"))
 
 
 def orders_of(profile):
@@ -153,13 +151,3 @@ def highest_zero(profile, ranks=1):
     """
     framework = _profile(profile)
     return 3 if framework is None else min(framework.zero, framework.zero_of_pipelines if ranks > 1 else 3)
-
-
-def recomputed(model):
-    """The ways to recompute that are tried, the least first; 1 stands for the fewest layers that are enough.
-
-    >>> from ppmodel.clusters.specs import load_model
-    >>> recomputed(load_model("paper")), recomputed(load_model("deepseek_v3"))
-    (('none', 'selective', 1), ('none', 'light', 1))
-    """
-    return *(name for name, way in MODES.items() if way.is_tried(model)), 1

@@ -6,8 +6,8 @@ from ruamel.yaml import YAML
 
 from ppmodel import build, names
 from ppmodel.clusters.specs import DATA
+from ppmodel.clusters.specs import available as frameworks
 from ppmodel.errors import SpecificationError
-from ppmodel.studies.planning import available as frameworks
 
 ENTRY = "  - {{schedule: {}, framework: A, has: {}, kind: stated, source: a file}}\n"
 
