@@ -4,8 +4,6 @@ Megatron-LM uses it to hide the all-to-all of expert parallelism: dispatch and c
 attention and experts of another. The two must not depend on each other, so every rank runs one more forward ahead.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from ppmodel import formulas
@@ -61,8 +59,8 @@ def combined_one_f_one_b(num_ranks, num_microbatches, chunks=2):
     ScheduleError.require([("chunks", chunks, chunks > 1 or num_ranks == 1, rule, "write, for example, 2")])
     group = group_size(num_ranks, num_microbatches)
     warm_up = 2 * np.arange(num_ranks)[::-1] + (chunks - 1) * group + 1
-    table = looped("combined-1f1b", num_ranks, num_microbatches, chunks, group, (-warm_up, 0 * warm_up))
     joined = np.zeros((num_ranks, 2 * chunks * num_microbatches), dtype=bool)
     for row, ahead in zip(joined, warm_up.tolist(), strict=True):
         row[ahead + 1 : len(row) - ahead : 2] = True  # the backward of each round with a forward
-    return replace(table, joined=joined.ravel())
+    first = -warm_up, 0 * warm_up
+    return looped("combined-1f1b", num_ranks, num_microbatches, chunks, group, first, joined=joined)

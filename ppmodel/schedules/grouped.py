@@ -9,7 +9,7 @@ import numpy as np
 
 from ppmodel import formulas
 from ppmodel.formulas.grouped import SIZES, members
-from ppmodel.ops import OpKind
+from ppmodel.loops.rounds import grouped
 from ppmodel.schedules.loops import CHUNKS, require_chunks
 from ppmodel.schedules.options import Option, is_count
 from ppmodel.schedules.registry import schedule
@@ -79,14 +79,7 @@ def grouped_interleaving(num_ranks, num_microbatches, chunks=2, group="full"):
     order = np.argsort(turn)
     turn, chunk, microbatch = turn[order], chunk[order], microbatch[order]
 
-    number, back = np.arange(count), chunks - 1 - chunk
-    kind, of_chunk, of_microbatch = np.empty((3, num_ranks, 3 * count), dtype=np.int32)
-    for rank in range(num_ranks):
-        backward = turn + last_chunk + num_ranks - 1 - rank
-        forwards = number + 2 * np.searchsorted(backward, turn)
-        halves = 2 * number + np.searchsorted(turn, backward, side="right")
-        for half, at, where in ((OpKind.F, forwards, chunk), (OpKind.I, halves, back), (OpKind.W, halves + 1, back)):
-            kind[rank, at], of_chunk[rank, at], of_microbatch[rank, at] = half, where, microbatch
-    placement, rank = np.arange(chunks * num_ranks) % num_ranks, np.arange(num_ranks)[:, None]
-    stage = of_chunk * num_ranks + rank
-    return Schedule.from_programs("grouped-interleaving", placement, num_microbatches, kind, stage, of_microbatch)
+    columns = np.empty((3, num_ranks, 3 * count), dtype=np.int32)
+    grouped.run(columns[0].size, turn, chunk, microbatch, last_chunk, *columns)
+    placement = np.arange(chunks * num_ranks) % num_ranks
+    return Schedule.from_programs("grouped-interleaving", placement, num_microbatches, *columns)

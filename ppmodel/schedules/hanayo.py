@@ -3,7 +3,7 @@
 import numpy as np
 
 from ppmodel import formulas
-from ppmodel.ops import OpKind
+from ppmodel.loops.rounds import waves as list_schedule
 from ppmodel.schedules.registry import Option, require_legal, require_size, schedule
 from ppmodel.tables import Schedule
 
@@ -53,37 +53,8 @@ def hanayo(num_ranks, num_microbatches, waves=1):
     require_size(num_ranks, num_microbatches, 2 * waves, f" with {waves} waves", "pass fewer waves")
     segment, step = np.divmod(np.arange(2 * waves * num_ranks), num_ranks)
     placement = np.where(segment % 2 == 0, step, num_ranks - 1 - step)
-    way, microbatch, slot = _list_schedule(placement, num_microbatches)
-    backward = way >= len(placement)
-    stage = np.where(backward, 2 * len(placement) - 1 - way, way)
-    kind = np.where(backward, OpKind.B, OpKind.F)
-    return Schedule.from_slots("hanayo", placement, num_microbatches, kind, stage, microbatch, 0, slot)
-
-
-def _list_schedule(placement, num_microbatches):
-    """Step, microbatch and first slot of every operation: each free rank takes the furthest one that is ready.
-
-    A microbatch's path leads up through K stages and down again: forward s is its step s, backward s its step
-    2 K - 1 - s. A rank runs each step's microbatches in order, so it suffices to count arrivals and departures.
-    """
-    way_home = np.concatenate((placement, placement[::-1]))
-    duration = np.repeat((1, 2), len(placement))  # slots of a forward and a backward
-    furthest_first = np.argsort(way_home, kind="stable").reshape(placement.max() + 1, -1)[:, ::-1]
-    waiting, begun = np.zeros(len(way_home) + 1, dtype=int), np.zeros(len(way_home), dtype=int)
-    waiting[0] = num_microbatches
-    free_at, running = np.zeros(len(furthest_first), dtype=int), np.full(len(furthest_first), len(way_home))
-    taken, slot = [], 0
-    while begun[-1] < num_microbatches:
-        idle = np.flatnonzero(free_at <= slot)
-        ready = waiting[furthest_first[idle]] > 0
-        starting = ready.any(axis=1)
-        rank = idle[starting]
-        way = furthest_first[rank, ready.argmax(axis=1)[starting]]
-        taken.append((way, begun[way], np.full(len(way), slot)))
-        waiting[way] -= 1
-        begun[way] += 1
-        running[rank], free_at[rank] = way, slot + duration[way]
-        slot += 1
-        ended = (free_at == slot) & (running < len(way_home))
-        waiting[running[ended] + 1] += 1
-    return (np.concatenate(column) for column in zip(*taken, strict=True))
+    way_home = np.concatenate((placement, placement[::-1]))  # of a microbatch
+    furthest_first = np.argsort(way_home, kind="stable").reshape(num_ranks, -1)[:, ::-1]
+    columns = np.empty((3, num_ranks, 4 * waves * num_microbatches), dtype=np.int32)
+    list_schedule.run(columns.size * waves, furthest_first, num_microbatches, *columns)
+    return Schedule.from_programs("hanayo", placement, num_microbatches, *columns)

@@ -23,7 +23,7 @@ def require_chunks(num_ranks, num_microbatches, chunks):
     require_size(num_ranks, num_microbatches, chunks, f" with {chunks} chunks", "pass fewer chunks")
 
 
-def looped(name, num_ranks, num_microbatches, chunks, group, first, kinds=(OpKind.F, OpKind.B), slices=1):
+def looped(name, num_ranks, num_microbatches, chunks, group, first, kinds=(OpKind.F, OpKind.B), slices=1, joined=False):
     """Build the schedule in which microbatches pass through the chunks of every rank in groups.
 
     Parameters
@@ -36,6 +36,8 @@ def looped(name, num_ranks, num_microbatches, chunks, group, first, kinds=(OpKin
         As for `rounds.in_rounds`; each kind has as many operations as a rank has forwards.
     slices : int
         Slices of each microbatch. Backwards go through them in reverse order.
+    joined : array of bool
+        As for `Schedule.from_programs`.
 
     Returns
     -------
@@ -53,4 +55,4 @@ def looped(name, num_ranks, num_microbatches, chunks, group, first, kinds=(OpKin
     loops.run(kind.size, kind, units, chunks, group, unit, stage)
     if slices > 1:
         unit = np.where(kind == OpKind.F, unit, unit + slices - 1 - 2 * (unit % slices))
-    return Schedule.from_programs(name, placement, num_microbatches, kind, stage, unit, slices=slices)
+    return Schedule.from_programs(name, placement, num_microbatches, kind, stage, unit, 0, joined, slices=slices)

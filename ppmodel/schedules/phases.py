@@ -3,23 +3,19 @@
 On the V placement a rank has two stages, chunk 0 on the way down and chunk 1 on the way up; with two replicas instead,
 these replace the chunks. A pattern names kinds and chunks, ``F0 I1 W1``; microbatches are counted automatically, and
 two operations in one cell are joined by ``&``.
-
-All ranks are handled at once, because one NumPy call costs as much as a hundred operations.
 """
 
 from functools import lru_cache
 
 import numpy as np
 
-from ppmodel.ops import NO_MICROBATCH, OpKind
+from ppmodel.loops.rounds import NO_TURN, OLDEST
+from ppmodel.loops.rounds import phases as expand
+from ppmodel.ops import OpKind
 from ppmodel.tables import Schedule
 
 _TURN = {OpKind.F: 0, OpKind.B: 2, OpKind.I: 2, OpKind.W: 4, OpKind.S: 6, OpKind.T: 8}
-_COUNTED = range(10)
-"""Turns: forwards, backwards, weight gradients and so on, of chunk 0 and chunk 1. Each counts microbatches from 0."""
-
-_OLDEST, _NO_TURN = 10, 11
-"""Turns of a ``W`` without a number, which takes the microbatch that has waited longest, and of a reduction."""
+"""Turns of chunk 0; those of chunk 1 come next. Each counts microbatches from 0."""
 
 
 def v_placement(num_ranks):
@@ -68,24 +64,15 @@ def programs(orders):
     >>> kind.tolist(), microbatch.tolist(), joined.tolist()
     ([0, 0, 0, 1, 0, 1], [0, 1, 0, 0, 1, 1], [False, False, False, True, False, True])
     """
-    longest = {}  # each pattern is expanded once, to its largest number; a rank's phase is the beginning of that
-    for text, times in (phase for phases in orders for phase in phases):
-        longest[text] = max(times, longest.get(text, 0))
-    length = {text: _pattern(text).shape[1] for text in longest}
-    repeated = {text: np.tile(_pattern(text), times) for text, times in longest.items()}
-    phases = [repeated[text][:, : times * length[text]] for phases in orders for text, times in phases]
-    rank_start = np.cumsum([0] + [sum(times * length[text] for text, times in phases) for phases in orders])
-    kind, chunk, joined, turn = np.concatenate(phases, axis=1)
-    kind, chunk = kind.astype(np.int32), chunk.astype(np.int32)
-    microbatch = np.full(len(turn), NO_MICROBATCH, dtype=np.int32)
-    for pattern in _COUNTED:
-        places = np.flatnonzero(turn == pattern)  # several times as fast as a mask for an index
-        microbatch[places] = np.tile(np.arange(len(places) // len(orders), dtype=np.int32), len(orders))
-    paid = np.flatnonzero(turn == _OLDEST)
-    if len(paid):
-        owed = np.flatnonzero(kind == OpKind.I)  # the same number on each rank, in the same order
-        chunk[paid], microbatch[paid] = chunk[owed], microbatch[owed]
-    return kind, chunk, microbatch, joined.astype(bool), rank_start
+    patterns = {text: _pattern(text) for text in dict.fromkeys(text for order in orders for text, _ in order)}
+    length = [len(pattern) for pattern in patterns.values()]
+    place = dict(zip(patterns, zip(np.cumsum([0, *length[:-1]]).tolist(), length, strict=True), strict=True))
+    phase = np.array([(*place[text], times) for order in orders for text, times in order])
+    first_phase = np.cumsum([0, *map(len, orders)])
+    rank_start = np.append(0, np.cumsum(phase[:, 1] * phase[:, 2]))[first_phase]
+    columns, joined = np.empty((3, rank_start[-1]), dtype=np.int32), np.empty(rank_start[-1], dtype=bool)
+    expand.run(joined.size, np.concatenate([*patterns.values()]), phase, first_phase, *columns, joined)
+    return *columns, joined, rank_start
 
 
 def in_a_v(name, num_microbatches, orders, placement=None):
@@ -111,11 +98,11 @@ def in_a_v(name, num_microbatches, orders, placement=None):
 
 @lru_cache
 def _pattern(text):
-    """A pattern's operations, shape (4, n): kind, chunk, whether joined to the one before, and turn."""
+    """A pattern's operations, shape (n, 4): kind, chunk, whether joined to the one before, and turn."""
     operations = []
     for cell in text.split():
         for place, op in enumerate(cell.split("&")):
             kind, chunk = OpKind[op[0]], int(op[1:] or 0)
-            turn = _NO_TURN if kind == OpKind.R else _TURN[kind] + chunk if op[1:] else _OLDEST
+            turn = NO_TURN if kind == OpKind.R else _TURN[kind] + chunk if op[1:] else OLDEST
             operations.append((kind, chunk, place > 0, turn))
-    return np.array(operations, dtype=np.uint8).T
+    return np.array(operations, dtype=np.int64)

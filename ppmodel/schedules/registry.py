@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from inspect import unwrap
 from typing import NamedTuple
 
+from ppmodel.caches import cached
 from ppmodel.errors import ScheduleError, SizeError, did_you_mean
 from ppmodel.given import to_builtin
 from ppmodel.schedules.options import Option, is_count
@@ -209,6 +210,11 @@ def small(name):
     >>> small("1f1b").num_microbatches, small("hanayo").num_microbatches
     (8, 4)
     """
+    return _small(name, get(name).generate)
+
+
+@cached(lambda table: table.num_operations)
+def _small(name, _generate):
     for size in _SMALL:
         with suppress(SizeError):
             return build(name, *size)

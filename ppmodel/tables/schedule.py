@@ -133,11 +133,9 @@ class Schedule:
             Row d is the program of rank d.
         """
         num_ranks, length = shape = np.broadcast(kind, stage, microbatch, replica, joined).shape
-        columns, in_cell = np.empty((4, *shape), np.int32), np.empty(shape, bool)
-        columns[0], columns[1], columns[2], columns[3], in_cell[:] = kind, stage, microbatch, replica, joined
-        optional |= {"joined": in_cell.ravel(), "rank_start": np.arange(num_ranks + 1, dtype=np.int32) * length}
-        homes = np.array(placement, dtype=np.int32, ndmin=2)
-        return cls(name, homes, num_microbatches, *columns.reshape(4, -1), **optional)
+        columns: Any = (np.broadcast_to(each, shape).ravel() for each in (kind, stage, microbatch, replica, joined))
+        homes, optional["rank_start"] = np.array(placement, np.int32, ndmin=2), np.arange(num_ranks + 1) * length
+        return cls(name, homes, num_microbatches, *columns, **optional)
 
     @classmethod
     def from_slots(
