@@ -307,7 +307,7 @@ class Rows:
         is_word = isinstance(recompute, str)
         keys = self.same[rows] << 32 | (0 if is_word else recompute)
         _, first, places = np.unique(keys, return_index=True, return_inverse=True)
-        rows, again = rows[first], recompute if is_word else recompute[first, None]
+        rows, again = rows[first], recompute if is_word else np.broadcast_to(recompute, len(rows))[first, None]
         shape, place, taken, layers_of = self.shape[rows], self.place[rows], [], self.layers_of(recompute)
         for way, numbers in self.ways.items():
             some = np.flatnonzero(np.isin(shape, numbers))
