@@ -6,7 +6,7 @@ import click
 
 from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
-from ppmodel.clusters.specs.layout import LAYOUT_OPTIONS, SEARCHED_FOR, STAGE_GROUPS
+from ppmodel.clusters.specs.layout import LAYER_WORDS, LAYOUT_OPTIONS, SEARCHED_FOR, STAGE_GROUPS
 from ppmodel.errors import PPModelError
 from ppmodel.files import write_whole
 
@@ -160,9 +160,9 @@ def _separated(fix, words, schedules, options):
             named.append(word)
     fixed = {}
     for name, value in [*given, *options.items()]:
-        is_one = not isinstance(value, str) or name == "lengths" or (name == "layers" and {*"E|L"} & {*value})
-        texts = [] if is_one else value.split(",")
-        value = [*map(arguments.written, texts)] if len(texts) > 1 and all(texts) else value
+        texts = value.split(",") if isinstance(value, str) and name != "lengths" else []
+        is_list = len(texts) > 1 and all(texts) and (name != "layers" or {*texts} <= {*LAYER_WORDS})
+        value = [*map(arguments.written, texts)] if is_list else value
         if fixed.setdefault(name, value) != value:
             raise PPModelError(f"fix {name}", value, f"contradicts {name} = {fixed[name]}", "leave out one of the two")
     return fixed, [name for name in named if name]

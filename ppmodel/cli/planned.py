@@ -206,20 +206,17 @@ def drawn_front(plan, workers, scheduler, resume):
     from ppmodel.studies.planning import front
 
     question = plan.question
-    rows = plan.rows(front(question, workers, scheduler, resume))
-    names = []
+    rows, names = plan.rows(front(question, workers, scheduler, resume)), []
     for _, row in rows.iterrows():
-        sizes = ", ".join(f"{name} {row[name]}" for name in (*_SIZES, "microbatch_size") if row[name] > 1)
-        recompute = "" if row.recompute == "none" else f", recompute {row.recompute}"
-        variant = f", {row.variant}" if "variant" in row else ""
-        names.append(f"{schedule_text(row)}: {sizes}{recompute}{variant}")
-    rows = rows.assign(gib=rows.peak_memory_bytes / 2**30, front=True, name=names)
+        parts = [f"{name} {row[name]}" for name in (*_SIZES, "microbatch_size") if row[name] > 1]
+        parts += [f"recompute {row.recompute}"] * (row.recompute != "none") + [*row[["variant"] * ("variant" in row)]]
+        names.append(f"{schedule_text(row)}: {', '.join(parts)}")
+    rows = rows.assign(gib=rows.peak_memory_bytes / 2**30, name=names)
     title = f"{question.model.name} on {question.gpus} GPUs of {question.system.name}"
-    figure = plot_scatter(
-        rows, "gib", "iteration_s", title, name="name", front="front", log=(),
-        labels={"gib": "memory (GiB)", "iteration_s": "iteration (s)"},
-    )  # fmt: skip
-    return rows.drop(columns=["front"]).to_dict("records"), figure
+    labels = {"gib": "memory (GiB)", "iteration_s": "iteration (s)"}
+    points = rows.assign(front=True)
+    figure = plot_scatter(points, "gib", "iteration_s", title, name="name", front="front", log=(), labels=labels)
+    return rows.to_dict("records"), figure
 
 
 def front_lines(rows):

@@ -172,11 +172,8 @@ class Plan:
         runs = [disturbed_s(self.point(candidate), candidate.iteration_s) for candidate in answers]
         first = self.frame.iloc[0]
         ends = None if isna(first.fastest_s) else (first[["fastest_s", "slowest_s"]] / first.iteration_s).tolist()
-        seconds = np.stack(runs) if runs else np.empty((0, 1))
-        return DataFrame({
-            "iteration_s": [candidate.iteration_s for candidate in answers], "disturbed_s": seconds.mean(axis=1),
-            "chance": chances(seconds, ends),
-        })  # fmt: skip
+        seconds, times = np.stack(runs) if runs else np.empty((0, 1)), [answer.iteration_s for answer in answers]
+        return DataFrame({"iteration_s": times, "disturbed_s": seconds.mean(axis=1), "chance": chances(seconds, ends)})
 
     def steps(self, place: int = 0) -> DataFrame:
         """One step in each dimension from an answer: what it would cost, and whether it fits.

@@ -18,12 +18,11 @@ _COUNTS = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 _TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": DAY_S}
 _SIZES = {"GB": 1e9, "TB": 1e12, "GiB": 2.0**30, "TiB": 2.0**40}
 _RATES = {"GB/s": 1e9, "TB/s": 1e12, "Gbit/s": 0.125e9}
-_FORMS = {
-    "tokens": (_COUNTS, "15T"), "finish": (_TIMES, "30d"), "budget": (_COUNTS, "5M"), "mtbf": (_TIMES, "50000h"),
-    "checkpoint": (_SIZES, "5 TB"), "checkpoint_bandwidth": (_RATES, "200 GB/s"), "restart": (_TIMES, "10min"),
+_FORMS = {  # units, an example, and what the value needs
+    "tokens": (_COUNTS, "15T", None), "finish": (_TIMES, "30d", "tokens"), "budget": (_COUNTS, "5M", "tokens"),
+    "mtbf": (_TIMES, "50000h", "checkpoint_bandwidth"), "checkpoint_bandwidth": (_RATES, "200 GB/s", "mtbf"),
+    "checkpoint": (_SIZES, "5 TB", "mtbf"), "restart": (_TIMES, "10min", "mtbf"),
 }  # fmt: skip
-_NEEDS = {"finish": "tokens", "budget": "tokens", "mtbf": "checkpoint_bandwidth"}
-_NEEDS |= dict.fromkeys(("checkpoint_bandwidth", "checkpoint", "restart"), "mtbf")
 
 
 @dataclass(frozen=True)
@@ -71,14 +70,13 @@ class Training:
     restart: float | str | None = None
 
     def __post_init__(self):
-        for name, (units, example) in _FORMS.items():
+        self.__dict__["price"] = _prices(self.price)
+        for name, (units, example, needed) in _FORMS.items():
             if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, _quantity(name, value, units, example))
-        object.__setattr__(self, "price", _prices(self.price))
-        for name, needed in _NEEDS.items():
-            if getattr(self, name) is not None and getattr(self, needed) is None:
-                rule, remedy = f"is missing, which {name} needs", f"give {{field}}, such as {_FORMS[needed][1]}"
-                raise PPModelError(needed, None, rule, remedy, names_fields=True)
+                self.__dict__[name] = _quantity(name, value, units, example)
+                if needed and getattr(self, needed) is None:
+                    rule, remedy = f"is missing, which {name} needs", f"give {{field}}, such as {_FORMS[needed][1]}"
+                    raise PPModelError(needed, None, rule, remedy, names_fields=True)
 
     def require_priced(self, names):
         """Refuse prices of other systems than those asked for."""
@@ -105,11 +103,10 @@ class Training:
         >>> round(training.failures(load_model("llama3_405b"), 16384)["useful_share"], 3)
         0.925
         """
-        mtbf_s, restart_s = self.mtbf / gpus, self.restart or RESTART_S
-        size = self.checkpoint or BYTES_PER_PARAMETER * parameters(model).total
+        mtbf_s, size = self.mtbf / gpus, self.checkpoint or BYTES_PER_PARAMETER * parameters(model).total
         write_s = size / self.checkpoint_bandwidth
         daly_s, young_s = daly_interval(write_s, mtbf_s), young_interval(write_s, mtbf_s)
-        useful = useful_share(daly_s, write_s, mtbf_s, restart_s)
+        useful = useful_share(daly_s, write_s, mtbf_s, self.restart or RESTART_S)
         rule, remedy = f"leaves less than 1 % of the time of {gpus} GPUs useful", "give that of one GPU, such as 50000h"
         PPModelError.require([("mtbf", f"{self.mtbf:g} s", useful >= 0.01, rule, remedy)])
         every = {"failure_every_s": mtbf_s, "checkpoint_every_s": daly_s, "young_every_s": young_s}

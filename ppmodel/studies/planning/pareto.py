@@ -1,5 +1,6 @@
 """The Pareto front of a question: the fastest candidate under ever lower limits of memory."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 from ppmodel.errors import NothingFitsError
@@ -30,15 +31,13 @@ def front(question, workers=None, scheduler=None, resume=None):
     [True, ...]
     """
     fastest, limit = [], question.system.memory_capacity_bytes
-    while len(fastest) < _MOST:
-        smaller = replace(question, system=replace(question.system, memory_capacity_bytes=limit), within=0.0)
-        try:
+    with suppress(NothingFitsError):
+        while len(fastest) < _MOST:
+            smaller = replace(question, system=replace(question.system, memory_capacity_bytes=limit), within=0.0)
             candidates = search(smaller, None, workers, scheduler, resume and f"{resume}.{len(fastest) + 1}")
-        except NothingFitsError:
-            break
-        usual = [candidate for candidate in candidates if candidate.is_run]
-        if not usual:
-            break
-        fastest.append(min(usual, key=lambda candidate: (candidate.iteration_s, candidate.peak_bytes)))
-        limit = fastest[-1].peak_bytes * _LESS
+            usual = [candidate for candidate in candidates if candidate.is_run]
+            if not usual:
+                break
+            fastest.append(min(usual, key=lambda candidate: (candidate.iteration_s, candidate.peak_bytes)))
+            limit = fastest[-1].peak_bytes * _LESS
     return fastest
