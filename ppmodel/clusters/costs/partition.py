@@ -213,7 +213,7 @@ class LayerTimes(NamedTuple):
         """Multiples of a block, to a hundredth, so that similar systems get the same partition."""
         *seconds, dense_blocks = self
         unit = np.where(self.block, self.block, 1.0)
-        return LayerTimes(*(np.round(time_s / unit, 2) for time_s in seconds), dense_blocks)
+        return LayerTimes(*np.round(np.array(np.broadcast_arrays(*seconds)) / unit, 2), dense_blocks)
 
 
 class StageLayers(NamedTuple):
@@ -318,7 +318,7 @@ def stage_layers(schedule, model, layout=None, times=None):
             raise CostError("layers", cut, rule, remedy)
     embeddings = np.eye(schedule.num_stages)[embedding]
     if mtp_layers:
-        apart = ~np.isin(schedule.placement, schedule.placement[:, embedding]).any(axis=0)
+        apart = (schedule.placement[:, None] != schedule.placement[:, embedding, None]).all(axis=(0, 1))
         embeddings = np.where((mtp > 0) & apart, 1.0, embeddings)
     if schedule.has_shards:  # on all ranks alike
         shares = (np.arange(schedule.num_stages) < schedule.num_ranks) / schedule.num_ranks

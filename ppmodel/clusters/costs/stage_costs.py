@@ -134,9 +134,14 @@ def stages(schedule, model, system, layout=None):
     """
     layout = as_stages_compute(layout, schedule)
     layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
+    return _stages_of(schedule, model, layout, layers)
+
+
+def _stages_of(schedule, model, layout, layers):
+    """The `Stages` of layers."""
     cut = stage_layers(schedule, model, layout, layers.times)
     needs_nodes = layout is not None and model.tied_embeddings
-    nodes = pipeline_links(schedule, model, system, layout).nodes if needs_nodes else None
+    nodes = pipeline_links(schedule, model, layers.system, layout).nodes if needs_nodes else None
     work = stage_work(layers.work, schedule, model, layout, cut, nodes)
     key = tuple(np.asarray(column).tobytes() for column in (*cut, *work[:-1], schedule.has_shards))
     if key in layers.stages:  # many schedules have the same
@@ -485,13 +490,13 @@ def model_costs(schedule, model, system, layout=None):
     (True, np.int64(16))
     """
     system = system.timed
-    of_stages = stages(schedule, model, system, layout)
-    links, layout = pipeline_links(schedule, model, system, layout), as_stages_compute(layout, schedule)
+    layout = as_stages_compute(layout, schedule)
+    layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
+    of_stages, links = _stages_of(schedule, model, layout, layers), pipeline_links(schedule, model, system, layout)
     halves_s = of_stages.forward_s, of_stages.input_grad_s, of_stages.weight_grad_s
     compute = compute_seconds(halves_s, (of_stages.reduction_s, of_stages.gather_s, of_stages.optimizer_s))
     transfers = transfer_costs(schedule, links)
     if schedule.has_shards:
-        layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
         _divide_head(schedule, model, layers, of_stages.layers, compute, transfers[1])
     if schedule.gathers:
         compute[OpKind.O], compute[OpKind.G] = of_stages.optimizer_s, of_stages.gather_s
@@ -500,14 +505,12 @@ def model_costs(schedule, model, system, layout=None):
         compute[OpKind.R] += ring_s(volumes, schedule, system, links.nodes)
     units = pairs = ready = offload = None
     if schedule.slices > 1 or (layout is not None and layout.lengths != "equal"):
-        layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
         compute, units = units_of(schedule, layout, layers, of_stages.layers, compute)
     if layout is not None:
         offload = offload_of(schedule, of_stages.activation_bytes, layout, system, compute, of_stages.away_bytes)
         if schedule.joined.any() and schedule.pairs.keys:
-            times = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout).pair_times
             early = layout.send_results == "when_ready"
-            pairs, ready = pair_costs(schedule, of_stages.counts, compute.tolist(), times, early)
+            pairs, ready = pair_costs(schedule, of_stages.counts, compute.tolist(), layers.pair_times, early)
     return OpCosts(
         compute, *transfers, nics=links.nics, pairs=pairs, ready=ready, offload=offload, stages=of_stages,
         delay_s=links.delay_s, units=units,
@@ -539,8 +542,9 @@ def cell_streams_of(schedule, model, system, layout):
     (42, 41)
     """
     layout = as_stages_compute(layout, schedule)
-    times = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout).pair_times
+    layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
+    times = layers.pair_times
     if not times.exposes:
         return None
-    counts = stages(schedule, model, system, layout=layout).counts
+    counts = _stages_of(schedule, model, layout, layers).counts
     return cache(lambda cell: times.streams([(kind, counts[stage]) for kind, stage in cell]))

@@ -52,7 +52,7 @@ def pipeline_links(schedule, model, system, layout=None):
         stride = layout.stage_gpus if layout.replicas_apart else gpus  # to the counterpart in the next rank
         first = np.arange(schedule.num_ranks) * stride + np.arange(0, gpus, stride)[:, None] * schedule.num_ranks
         ends = np.concatenate([first, first + stride - 1]) // gpus_per_node
-        nodes = np.unique(ends, axis=1, return_inverse=True)[1].reshape(-1)  # alike where all ends are
+        nodes = np.cumsum(np.diff(ends, prepend=ends[:, :1]).any(axis=0))  # alike where all ends are, which only rise
         nics, replica = first[0] // gpus_per_node, schedule.num_ranks * stride
         if system.nodes.shared_nic:
             # of all GPUs that share the NIC

@@ -11,6 +11,7 @@ from ppmodel.ops import OpKind
 from ppmodel.schedules import names, small
 
 _ROUNDING = 1 - 1e-12
+_PHASES = np.array([[OpKind.F, OpKind.F], [OpKind.B, OpKind.I], [OpKind.B, OpKind.W]])
 
 
 @cache
@@ -76,12 +77,15 @@ def traits_of(table):
     of_table = table.microbatch_parts / table.num_replicas, table.slices, bool(counts[:, OpKind.W].any())
     if not table.joined.any():
         return *of_table, np.ones((table.num_stages, 3)), ends, []
-    phases = np.array([[OpKind.F, OpKind.F], [OpKind.B, OpKind.I], [OpKind.B, OpKind.W]])
-    alone, paired = (of_kinds[phases].sum(axis=1) for of_kinds in counts)
+    alone, paired = counts[:, _PHASES].sum(axis=2)
     for place, (of_rank, kind) in enumerate(((table.rank_start[:-1], OpKind.F), (table.rank_start[1:] - 1, OpKind.B))):
-        of_end = np.isin(table.microbatch, table.microbatch[of_rank]) & (table.kind == kind)
-        ends[:, place] = of_end.any() and ~np.isin(range(table.num_stages), table.stage[of_end & table.overlaps])
-    kinds = [kind for kind in (OpKind.B, OpKind.I, OpKind.W) if counts[1, kind].any()]
+        is_end, of_kind = np.zeros(table.table_microbatches + 1, dtype=bool), np.flatnonzero(table.kind == int(kind))
+        is_end[table.microbatch[of_rank]] = True  # the last for what belongs to none
+        of_end = of_kind[is_end[table.microbatch[of_kind]]]
+        ends[:, place] = len(of_end)
+        ends[table.stage[of_end[table.overlaps[of_end]]], place] = False
+    occurs = counts[1].any(axis=1).tolist()
+    kinds = [kind for kind in (OpKind.B, OpKind.I, OpKind.W) if occurs[kind]]
     return *of_table, (alone / np.maximum(alone + paired, 1)).T, ends, kinds
 
 
