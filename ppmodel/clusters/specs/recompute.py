@@ -93,11 +93,11 @@ OFFLOADED = {  # as Megatron-LM's --offload-modules names them
 """Modules of a block whose inputs can be offloaded, by name: with what the names of their operations begin."""
 
 
-def tried(model):
+def tried_ways(model):
     """The ways to recompute that plans try, the least first; 1 stands for the fewest layers that are enough.
 
     >>> from ppmodel.clusters.specs import load_model
-    >>> tried(load_model("paper")), tried(load_model("deepseek_v3"))
+    >>> tried_ways(load_model("paper")), tried_ways(load_model("deepseek_v3"))
     (('none', 'selective', 1), ('none', 'light', 1))
     """
     return *(name for name, way in MODES.items() if way.is_tried(model)), 1

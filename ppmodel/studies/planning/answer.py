@@ -12,7 +12,7 @@ import numpy as np
 from ppmodel.clusters.specs.available import error_of_differences, frameworks_of
 from ppmodel.clusters.specs.layout import DISPATCHERS, LAYER_WORDS, ORDERS, RECOMPUTE, STAGE_GROUPS
 from ppmodel.clusters.specs.lengths import SLICINGS
-from ppmodel.clusters.specs.recompute import tried
+from ppmodel.clusters.specs.recompute import tried_ways
 from ppmodel.schedules.cases import as_cases
 from ppmodel.studies.planning.candidate_search import Limits, entries_of, point_of, search
 from ppmodel.studies.planning.candidates import Candidate, cases_at, orders
@@ -103,7 +103,8 @@ class Plan:
                     if _least_s(comfortable) <= _least_s(left) * (1 + self.question.within):
                         wanted = comfortable
                     first_s = _least_s(wanted)
-                ties = [each for each in wanted if each.iteration_s <= _least_s(wanted) * (1 + EQUAL)]
+                most_s = _least_s(wanted) * (1 + EQUAL)
+                ties = [candidate for candidate in wanted if candidate.iteration_s <= most_s]
                 answers.append(min(ties, key=lambda candidate: (is_tight(candidate), *simplicity(candidate))))
                 left = [candidate for candidate in left if not _are_alike(candidate, answers[-1])]
         return answers
@@ -199,7 +200,7 @@ class Plan:
                 steps[f"{name} {value}"] = answer._replace(sizes=other, case=nearest)
         others = {
             "zero": range(max(answer.zero - 1, 0), min(answer.zero + 1, 3) + 1),
-            "recompute": [*tried(question.model)[:-1], "full"], "layers": LAYER_WORDS * (sizes.pp > 1),
+            "recompute": [*tried_ways(question.model)[:-1], "full"], "layers": LAYER_WORDS * (sizes.pp > 1),
             "order": orders(question, sizes, answer.zero), "slicing": SLICINGS * ("slices" in dict(case.options)),
         }  # fmt: skip
         for name, values in others.items():

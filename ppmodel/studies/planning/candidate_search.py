@@ -17,7 +17,7 @@ from ppmodel.clusters.memory import Homes, activation_bytes, held_on_ranks, on_r
 from ppmodel.clusters.specs.available import highest_zero, runs_as_modelled
 from ppmodel.clusters.specs.layout import ORDERS
 from ppmodel.clusters.specs.lengths import SLICINGS
-from ppmodel.clusters.specs.recompute import tried
+from ppmodel.clusters.specs.recompute import tried_ways
 from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
 from ppmodel.loops.compiled import prepare
 from ppmodel.metrics import peak_activations
@@ -419,7 +419,7 @@ class Rows:
 
     def in_ways(self, rows):
         """As `candidates`, of some rows in one slicing."""
-        least, *more = self.question.tried("recompute", tried(self.question.model))
+        least, *more = self.question.tried("recompute", tried_ways(self.question.model))
         capacity, comfortable = self.question.system.memory_capacity_bytes, self.comfortable_bytes
         rows, *found = self.fitting(rows, least)
         fits, is_tight = found[1] <= capacity, found[1] > comfortable
@@ -593,7 +593,7 @@ def _of_variants(question, on_progress, workers, scheduler, resume):
 def _refuse(question, entries):
     """Raise why there is no candidate: none is defined, what fits waits for itself forever, or none fits."""
     refusals, is_defined = [], False
-    *_, recompute = question.tried("recompute", tried(question.model))  # what needs the least memory
+    *_, recompute = question.tried("recompute", tried_ways(question.model))  # what needs the least memory
     capacity_bytes = question.system.memory_capacity_bytes
     ways = ((entry, way) for entry in entries for way in divisions(question, entry.sizes, bool(entry.case.sharding)))
     for entry, (zero, layers) in ways:

@@ -85,7 +85,8 @@ def plans(
                 continue
             number = len(rows) + 1
             show(f"question {number}: {num_gpus} GPUs of {system.name} ...")
-            rows.append(row := _row(model, num_gpus, asked, resume=resume and f"{resume}.{number}", **given))
+            row = _row(model, num_gpus, asked, resume=resume and f"{resume}.{number}", **given)
+            rows.append(row)
             if on_progress:
                 on_progress(row)
             if gpus is None and training.allows(row):
