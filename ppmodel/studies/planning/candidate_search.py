@@ -239,7 +239,7 @@ def timed_bytes(question, candidate):
 
 
 class Costs(NamedTuple):
-    """What some rows cost; of those that cost the same, one.
+    """Costs of some rows; of those that cost the same, one.
 
     Parameters
     ----------
