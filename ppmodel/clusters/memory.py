@@ -185,11 +185,11 @@ def held_on_ranks(placement, stages, peak, persistent, buffers, reserve):
 
 
 class Homes(NamedTuple):
-    """The stages of each rank.
+    """The stages of each rank, of one run or of many one after another.
 
     Parameters
     ----------
-    stages : ndarray of int, shape (n,) or (num_runs, n)
+    stages : ndarray of int, shape (n,)
         Those of all ranks, in all replicas, one rank after another.
     first : ndarray of int, shape (num_ranks,)
         Where those of each begin.
@@ -202,14 +202,11 @@ class Homes(NamedTuple):
 def on_ranks(placement, of_stages, combine=np.add):
     """Values of stages, the last axis, summed or otherwise combined on the ranks that have them, in all replicas.
 
-    `placement` is as in a table; or the `Homes` of many runs, each with a row of values.
-
     >>> on_ranks(np.array([[0, 1, 0]]), np.array([1.0, 2.0, 4.0])).tolist()
     [5.0, 2.0]
     """
     stages, first = placement if isinstance(placement, Homes) else homes_of(placement)
-    of_homes = of_stages[..., stages] if stages.ndim == 1 else np.take_along_axis(of_stages, stages, axis=-1)
-    return combine.reduceat(of_homes, first, axis=-1)
+    return combine.reduceat(of_stages[..., stages], first, axis=-1)
 
 
 def homes_of(placement):

@@ -268,7 +268,8 @@ class StageWork(NamedTuple):
 
 def stage_work(layers, schedule, model, layout, cut, nodes):
     """The `StageWork` of a run; `nodes` are those of its ranks, from `pipeline_links`."""
-    counts = layer_counts(layers.layers, layers.dense_blocks, cut, recompute_of(model, layout), schedule)
+    before, shard = np.cumsum(cut.blocks) - cut.blocks, 1 / schedule.num_ranks if schedule.has_shards else 1.0
+    counts = layer_counts(layers.layers, layers.dense_blocks, cut, recompute_of(model, layout), before, shard)
     tied_bytes, inside = np.zeros(schedule.num_stages), np.zeros(schedule.num_stages, dtype=bool)
     if layout is not None and model.tied_embeddings and model.vocabulary and not schedule.has_shards:
         ends = [cut.embedding, cut.head]
@@ -282,8 +283,8 @@ def stage_work(layers, schedule, model, layout, cut, nodes):
     return StageWork(counts, np.arange(counts.shape[1])[None], halves, tied_bytes, inside, chunks, layers.sharing)
 
 
-def layer_counts(layers, dense_blocks, cut, recompute, schedule):
-    """How often each layer occurs in each stage, shape (..., num_stages, num_layers).
+def layer_counts(layers, dense_blocks, cut, recompute, before, shard=1.0):
+    """How often each layer occurs in each stage, shape (num_stages, num_layers).
 
     Parameters
     ----------
@@ -291,14 +292,16 @@ def layer_counts(layers, dense_blocks, cut, recompute, schedule):
         As in `LayerWork`.
     dense_blocks : int
     cut : StageLayers
-        Of one run; or its ``blocks`` of many, with stages as their last axis.
-    recompute : str, int or ndarray of int, shape (num_runs, 1)
-        As a layout says; or the number of layers of each run.
-    schedule : Schedule
-        With shards of the output layer, it is divided among all ranks.
+        Of one run, or of many one after another.
+    recompute : str, int or ndarray of int, shape (num_stages,)
+        As a layout says; or the number of layers of each stage.
+    before : ndarray of int, shape (num_stages,)
+        Blocks of the stages before.
+    shard : float or ndarray of float, shape (num_stages,)
+        The share of the output layer that each rank has.
     """
-    heads, blocks = np.minimum(cut.losses, 1 / schedule.num_ranks if schedule.has_shards else 1.0), cut.blocks
-    dense = np.minimum(np.maximum(dense_blocks - (np.cumsum(blocks, axis=-1) - blocks), 0), blocks)
+    heads, blocks = np.minimum(cut.losses, shard), cut.blocks
+    dense = np.minimum(np.maximum(dense_blocks - before, 0), blocks)
     of_parts = {
         "embedding": cut.embeddings, "dense": dense, "block": blocks - dense, "mtp": cut.mtp,
         "loss": cut.losses - heads, "head": heads,

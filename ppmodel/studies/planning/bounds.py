@@ -2,15 +2,16 @@
 
 from functools import cache
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
 from ppmodel.clusters.costs.pairs import contention
-from ppmodel.clusters.memory import on_ranks
+from ppmodel.clusters.memory import Homes, on_ranks
 from ppmodel.ops import OpKind
 from ppmodel.schedules import names, small
 
-_ROUNDING = 1 - 1e-12
+_ROUNDING = 1 - 1e-9  # also of sums over many candidates
 _PHASES = np.array([[OpKind.F, OpKind.F], [OpKind.B, OpKind.I], [OpKind.B, OpKind.W]])
 
 
@@ -41,8 +42,8 @@ def mean_bounds(whole, split, system):
     -------
     ndarray of float, shape (2, num_candidates)
     """
-    both_s = np.minimum(*(of_stages.parts_s.sum(axis=(1, 2, 3)) for of_stages in (whole, split)))
-    computing_s = split.parts_s[..., 0].sum(axis=(1, 2))
+    both_s = np.minimum(*(of_stages.parts_s.sum(axis=(1, 2)) for of_stages in (whole, split)))
+    computing_s = split.parts_s[..., 0].sum(axis=1)
     return np.array([both_s, _paired_s(computing_s, both_s - computing_s, system)])
 
 
@@ -115,12 +116,45 @@ def first_shares(attention_shares, slices):
     return 1 - np.minimum(attention_shares, 1.0) * (1 - 1 / slices)
 
 
-def busy_bounds(placement, of_stages, microbatches, first_share, is_split, alone, ends, system, ratios=0.0):
+class Spread(NamedTuple):
+    """The stages of many candidates one after another, and likewise the ranks that have them.
+
+    Parameters
+    ----------
+    row, stage : ndarray of int, shape (num_stages,)
+        The candidate of each stage, and the stage's number in it.
+    first : ndarray of int, shape (num_candidates,)
+        The first stage of each candidate.
+    homes : Homes
+    rank_row : ndarray of int, shape (num_ranks,)
+        The candidate of each rank.
+    first_rank : ndarray of int, shape (num_candidates,)
+        The first rank of each candidate.
+    """
+
+    row: np.ndarray
+    stage: np.ndarray
+    first: np.ndarray
+    homes: Homes
+    rank_row: np.ndarray
+    first_rank: np.ndarray
+
+    def before(self, column):
+        """Sums over the stages of a candidate before each stage."""
+        sums = np.cumsum(column) - column
+        return sums - sums[self.first][self.row]
+
+    def most(self, of_ranks):
+        """The largest value of each candidate's ranks."""
+        return np.maximum.reduceat(of_ranks, self.first_rank)
+
+
+def busy_bounds(spread, of_stages, microbatches, first_share, is_split, alone, ends, system, ratios=0.0):
     """Lower bounds on the seconds of an iteration.
 
     Parameters
     ----------
-    placement : Homes
+    spread : Spread
     of_stages : Stages
         Of many candidates.
     microbatches : ndarray of float, shape (num_candidates,)
@@ -129,10 +163,10 @@ def busy_bounds(placement, of_stages, microbatches, first_share, is_split, alone
         The least that the first of its parts takes, as a share of the mean.
     is_split : ndarray of bool, shape (num_candidates,)
         Whether backwards are split.
-    alone, ends : ndarray, shape (num_candidates, num_stages, 3) and (num_candidates, num_stages, 2)
+    alone, ends : ndarray, shape (num_stages, 3) and (num_stages, 2)
         From `traits_of`.
     system : SystemSpec
-    ratios : ndarray of float, shape (num_candidates, num_ranks), optional
+    ratios : ndarray of float, shape (num_ranks,), optional
         From `least_ratios`.
 
     Returns
@@ -146,30 +180,28 @@ def busy_bounds(placement, of_stages, microbatches, first_share, is_split, alone
     gradients for last. Cells of two operations may hide collectives.
     """
     computing_s, whole_s = of_stages.parts_s[..., 0], of_stages.parts_s.sum(axis=-1)
-    split, paired = is_split[:, None], 1 - alone
+    homes, split, paired = spread.homes, is_split[spread.row], 1 - alone
     columns = paired * computing_s, paired * (whole_s - computing_s), alone * whole_s
-    each = *(column.sum(axis=-1) for column in columns), whole_s[..., 2] * split
-    computing, exchanged, alone_s, late = (microbatches[:, None] * on_ranks(placement, column) for column in each)
+    each, of_ranks = (*(column.sum(axis=-1) for column in columns), whole_s[:, 2] * split), microbatches[spread.rank_row]
+    computing, exchanged, alone_s, late = (of_ranks * on_ranks(homes, column) for column in each)
     work = alone_s + np.maximum(_paired_s(computing, exchanged, system), ratios * (computing + exchanged))
-    is_whole = ends[..., [0, 1, 1]]
-    forward_s, input_s, weight_s = np.moveaxis(np.where(is_whole, whole_s, computing_s), -1, 0)
-    first = on_ranks(placement, np.broadcast_to(np.arange(whole_s.shape[1]), whole_s.shape[:2]), np.minimum)
+    forward_s, input_s, weight_s = np.where(ends[:, [0, 1, 1]], whole_s, computing_s).T
+    first = np.minimum.reduceat(*homes)
     before_s, after_s = (
-        np.take_along_axis(np.cumsum(column, axis=-1) - column, first, axis=-1) * first_share[:, None]
-        for column in (forward_s, input_s + weight_s * ~split)
+        spread.before(column)[first] * first_share[spread.rank_row] for column in (forward_s, input_s + weight_s * ~split)
     )
     last_s = of_stages.reduction_s, of_stages.gather_s + of_stages.optimizer_s
-    reduced, step = (on_ranks(placement, column) for column in last_s)
+    reduced, step = (on_ranks(homes, column) for column in last_s)
     until = before_s + np.maximum(work + reduced, work - late + after_s)
-    return _ROUNDING * (until.max(axis=-1) + step.max(axis=-1))
+    return _ROUNDING * (spread.most(until) + spread.most(step))
 
 
-def least_ratios(placement, of_stages, runs, kinds):
+def least_ratios(spread, of_stages, runs, kinds):
     """The least that cells of two operations take on the most loaded rank, as shares of their operations' seconds.
 
     Parameters
     ----------
-    placement, of_stages
+    spread, of_stages
         As in `busy_bounds`.
     runs : list of LayerCosts
         The layers of each candidate.
@@ -178,19 +210,20 @@ def least_ratios(placement, of_stages, runs, kinds):
 
     Returns
     -------
-    ndarray of float, shape (num_candidates, num_ranks)
+    ndarray of float, shape (num_ranks,)
         0 on the other ranks.
     """
-    halves_s = of_stages.parts_s.sum(axis=-1)
-    load_s = on_ranks(placement, halves_s.sum(axis=-1))
-    ratios = np.zeros(load_s.shape)
-    for place, rank in enumerate(load_s.argmax(axis=-1)):
+    halves_s, homes = of_stages.parts_s.sum(axis=-1), spread.homes
+    load_s = on_ranks(homes, halves_s.sum(axis=-1))
+    ratios, of_ranks = np.zeros(len(load_s)), np.split(homes.stages, homes.first[1:])
+    for place, ranks in enumerate(np.split(np.arange(len(load_s)), spread.first_rank[1:])):
         if kinds[place]:
-            stages = np.split(placement.stages[place], placement.first[1:])[rank]
-            alike = dict(zip(map(tuple, of_stages.layers[place, stages].astype(int).tolist()), stages, strict=True))
-            times, (forward_s, *backward_s) = runs[place].pair_times, halves_s[place].T
+            rank = ranks[load_s[ranks].argmax()]
+            stages = of_ranks[rank]
+            alike = dict(zip(map(tuple, of_stages.layers[stages].astype(int).tolist()), stages, strict=True))
+            times, (forward_s, *backward_s) = runs[place].pair_times, halves_s.T
             second_s = {OpKind.B: sum(backward_s), OpKind.I: backward_s[0], OpKind.W: backward_s[1]}
-            ratios[place, rank] = min(1.0, *(
+            ratios[rank] = min(1.0, *(
                 times.seconds(first, kind, second) / (forward_s[one] + second_s[kind][other])
                 for (first, one), kind, (second, other) in product(alike.items(), kinds[place], alike.items())
             ))  # fmt: skip

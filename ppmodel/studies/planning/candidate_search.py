@@ -13,7 +13,7 @@ import numpy as np
 from ppmodel.clusters.costs.data_parallel import sharded_bytes
 from ppmodel.clusters.costs.partition import StageLayers
 from ppmodel.clusters.costs.stage_costs import Stages, layer_counts
-from ppmodel.clusters.memory import Homes, activation_bytes, held_on_ranks, on_ranks
+from ppmodel.clusters.memory import Homes, activation_bytes, held_on_ranks, homes_of, on_ranks
 from ppmodel.clusters.specs.available import highest_zero, runs_as_modelled
 from ppmodel.clusters.specs.layout import ORDERS
 from ppmodel.clusters.specs.lengths import SLICINGS
@@ -24,7 +24,7 @@ from ppmodel.metrics import peak_activations
 from ppmodel.schedules import small
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import makespans
-from ppmodel.studies.planning.bounds import bound_of, busy_bounds, first_shares, least_ratios, least_share, mean_bounds
+from ppmodel.studies.planning import bounds
 from ppmodel.studies.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions, orders
 from ppmodel.studies.planning.columns import Columns
 from ppmodel.studies.planning.question import SEARCHED, Sizes
@@ -111,8 +111,8 @@ def entries_of(question, columns=None):
         value = ", ".join(f"{name}={value}" for name, value in question.fixed.items()) or "nothing"
         raise PPModelError("fix", value, rule, "fix fewer chunks or ranks, or name other schedules")
     whole, split = columns.whole(True), columns.whole(False)
-    seconds = (mean_bounds(whole, split, question.system) * microbatches + columns.least_step_s(split)) / pp
-    kept_bytes, whole_bytes = columns.least_bytes(split), split.activation_bytes[:, 0]
+    seconds = (bounds.mean_bounds(whole, split, question.system) * microbatches + columns.least_step_s(split)) / pp
+    kept_bytes, whole_bytes = columns.least_bytes(split), split.activation_bytes
     fits = kept_bytes <= capacity
     if not fits.any():
         reserve = question.system.reserve_bytes
@@ -125,8 +125,8 @@ def entries_of(question, columns=None):
     likely = seconds * again * (1 + (pp - 1) / microbatches)
     alone, parts = np.array([sizes.ep > 1 and sizes.stage_gpus == 1 for sizes in columns.sizes], dtype=int), []
     for number, (num_ranks, case) in enumerate(listed):
-        places, bound = np.flatnonzero(fits & (pp == num_ranks)), bound_of(case)
-        share = 0.0 if bound is None else least_share(question, small(case.name).slices)
+        places, bound = np.flatnonzero(fits & (pp == num_ranks)), bounds.bound_of(case)
+        share = 0.0 if bound is None else bounds.least_share(question, small(case.name).slices)
         is_run = [case.user_defined or runs_as_modelled(case.name, framework, way, num_ranks) for way in (False, True)]
         of_case = np.full(len(places), number), places, np.array(is_run)[alone[places]]
         parts.append((*of_case, seconds[bound or 0, places] * share, likely[bound or 0, places]))
@@ -208,13 +208,13 @@ def fitting_of(question, columns, entries, limits):
         table = columns.table(entry.case, entry.place)
         for way, (zero, layers) in enumerate(columns.divisions(entry.sizes, bool(table.gathers)) if table else ()):
             if shape := columns.shape(table, zero, layers):
-                groups.setdefault(shape.alike, []).append(((number, way), entry, zero, layers, shape, table))
+                groups.setdefault(table.has_shards, []).append(((number, way), entry, zero, layers, shape, table))
     for rows in groups.values():
-        found = Rows(columns, rows, limits).candidates()
-        for row, number, recompute, at_least_s, peak, blocks, slicing in found:
+        priced = Rows(columns, rows, limits)
+        for row, number, recompute, at_least_s, peak, slicing in priced.candidates():
             place, (case, sizes, is_run, *_), zero, layers, *_ = rows[row]
             is_run = is_run and (zero <= usual or "zero" in question.fixed)
-            same = place[0], zero, recompute, blocks.tobytes(), slicing
+            same = place[0], zero, recompute, priced.text(row, recompute), slicing
             for order in orders(question, sizes, zero) if same not in seen else ():
                 candidate = Candidate(case, sizes, is_run, zero, recompute, layers, order, peak, np.inf, slicing)
                 if order != ORDERS[0] and is_timed(columns, rows[row][1], slicing):
@@ -246,92 +246,114 @@ class Costs(NamedTuple):
     rows : ndarray of int, shape (n,)
     places : ndarray of int
         The place of every row among these.
-    homes : Homes
+    spread : bounds.Spread
+        Of the n rows, as are the rest.
     stages : Stages
-        Columns of shape (n, num_stages).
-    others : ndarray of float, shape (n, num_ranks)
+    others : ndarray of float, shape (num_ranks,)
         Bytes of ranks without activations.
     """
 
     rows: np.ndarray
     places: np.ndarray
-    homes: Homes
+    spread: bounds.Spread
     stages: Stages
     others: np.ndarray
 
 
 class Rows:
-    """Candidates with as many stages on as many ranks, to find those that fit and may be fast enough.
+    """Candidates in all ways to shard and to divide layers, to find those that fit and may be fast enough.
 
     Parameters
     ----------
     columns : Columns
     rows : list of (tuple, SearchEntry, int, str, Shape, Schedule)
-        Place, entry, ZeRO stage, division of layers, shape and table of each; of shapes that are alike.
+        Place, entry, ZeRO stage, division of layers, shape and table of each; all with a divided output layer, or none.
     limits : Limits
     """
 
     def __init__(self, columns, rows, limits):
         self.columns, self.question, self.comfortable_bytes = columns, columns.question, limits.comfortable_bytes
         _, self.entries, self.zeros, words, shapes, tables = zip(*rows, strict=True)
-        self.table, self.slicing, self.blocks = tables[0], self.question.tried("slicing", SLICINGS)[0], {}
         self.place, (self.words, self.word) = np.array([entry.place for entry in self.entries]), _distinct(words, str)
         self.sharing = columns.sharing_of(self.place, np.array(self.zeros))
-        of_slices = {table.slices: table for table in tables}
-        of_rows = zip(self.place.tolist(), tables, strict=True)
-        self.buffers = np.array([[columns.buffer_bytes(place, of_slices[table.slices])] for place, table in of_rows])
+        self.has_shards, self.slicing = tables[0].has_shards, self.question.tried("slicing", SLICINGS)[0]
+        of_size = {(table.num_ranks, table.slices): table for table in tables}  # on which buffers depend
+        of_rows = (of_size[table.num_ranks, table.slices] for table in tables)
+        self.buffers = np.array([*map(columns.buffer_bytes, self.place.tolist(), of_rows)])
         self.shapes, self.shape = _distinct(shapes)
-        self.ways, self.homes = places_of(shape.way for shape in self.shapes), [s.homes.stages for s in self.shapes]
-        self.homes, self.cuts = np.array(self.homes), [*map(np.array, zip(*(s.cut for s in self.shapes), strict=True))]
-        traits, trait = _distinct([*map(columns.traits, tables)])
-        *traits, kinds = zip(*traits, strict=True)
-        parts, self.slices, self.is_split, self.alone, self.ends = (np.array(column)[trait] for column in traits)
-        self.kinds = [kinds[number] for number in trait.tolist()]
-        share = least_share(self.question, self.slices)
+        self.ways, homes = places_of(shape.way for shape in self.shapes), [homes_of(s.table.placement) for s in self.shapes]
+        self.homes, self.ranks = _Parts(each.stages for each in homes), _Parts(each.first for each in homes)
+        cuts = [each.cut for each in self.shapes]
+        self.cuts = [_Parts(getattr(cut, name) for cut in cuts) for name in ("mtp", "losses", "embeddings")]
+        traits, self.trait = _distinct([*map(columns.traits, tables)])
+        parts, slices, is_split, alone, ends, self.kinds = zip(*traits, strict=True)
+        self.alone, self.ends = _Parts(alone), _Parts(ends)
+        parts, self.slices, self.is_split = (np.array(column)[self.trait] for column in (parts, slices, is_split))
+        share = bounds.least_share(self.question, self.slices)
         self.microbatches = parts * self.slices * share * np.array(columns.size)[self.place, 1]
-        is_alike = self.question.fixed.get("lengths", "equal") == "equal" and not self.table.has_shards
+        is_alike = self.question.fixed.get("lengths", "equal") == "equal" and not self.has_shards
         self.first = np.full(len(self.place), float(is_alike))
         for number, of_shape in enumerate(self.shapes):
             if of_shape.table.slices > 1:
                 layers, places = columns.layers("none", *of_shape.way), self.place[self.shape == number]
                 layers.at(places)
-                self.first[self.shape == number] *= first_shares(layers.attention_shares[places], of_shape.table.slices)
+                self.first[self.shape == number] *= bounds.first_shares(layers.attention_shares[places], of_shape.table.slices)
         most_s = {is_run: limits.most_s(is_run) for is_run in (True, False)}
         self.most_s, numbers = np.array([most_s[entry.is_run] for entry in self.entries]), {}
-        same = self.place, self.sharing, self.shape, trait, self.word, self.most_s
+        same = self.place, self.sharing, self.shape, self.trait, self.word, self.most_s
         same = zip(*(column.tolist() for column in same), strict=True)
         self.same = np.array([numbers.setdefault(key, len(numbers)) for key in same])
+        self.num_stages, self.blocks = self.alone.count[self.trait], {}
+        self.begin = np.cumsum(self.num_stages) - self.num_stages  # of the stages of each row among those of all
+
+    def spread(self, rows):
+        """The `bounds.Spread` of some rows."""
+        first, row, stage = _ranges(self.num_stages[rows])
+        home_first, home_row, home = _ranges(self.homes.count[self.shape[rows]])
+        first_rank, rank_row, rank = _ranges(self.ranks.count[self.shape[rows]])
+        stages = self.homes.at(self.shape[rows][home_row], home) + first[home_row]
+        homes = Homes(stages, self.ranks.at(self.shape[rows][rank_row], rank) + home_first[rank_row])
+        return bounds.Spread(row, stage, first, homes, rank_row, first_rank)
 
     def costs(self, rows, recompute):
         """The `Costs` of some rows, all recomputed in a way, or so many layers of each."""
-        is_word = isinstance(recompute, str)
+        is_word, columns = isinstance(recompute, str), self.columns
         keys = self.same[rows] << 32 | (0 if is_word else recompute)
         _, first, places = np.unique(keys, return_index=True, return_inverse=True)
-        rows, again = rows[first], recompute if is_word else np.broadcast_to(recompute, len(rows))[first, None]
-        shape, place, taken, layers_of = self.shape[rows], self.place[rows], [], self.layers_of(recompute)
+        rows, again = rows[first], recompute if is_word else recompute[first]
+        spread, shape, place, layers_of, taken = self.spread(rows), self.shape[rows], self.place[rows], self.layers_of(recompute), []
         for way, numbers in self.ways.items():
             some = np.flatnonzero(np.isin(shape, numbers))
             if some.size:
                 layers = layers_of(way)
                 taken.append((some, *layers.at(place[some])))
-        order, *columns = taken[0] if len(taken) == 1 else map(np.concatenate, zip(*taken, strict=True))
-        columns = columns if len(taken) == 1 else [column[np.argsort(order)] for column in columns]
-        mode = recompute if is_word else "none"
-        blocks = self.blocks.setdefault(mode, np.zeros((len(self.place), self.table.num_stages), dtype=int))
-        new = np.flatnonzero(blocks[rows].max(axis=1) == 0)
-        for (number, word), some in places_of(zip(shape[new], self.word[rows[new]], strict=True)).items():
+        order, *of_layers = map(np.concatenate, zip(*taken, strict=True))
+        of_layers = [column[np.argsort(order)] for column in of_layers] if len(taken) > 1 else of_layers
+        row, of_stages = spread.row, (shape[spread.row], spread.stage)
+        blocks = self.divided(rows, recompute if is_word else "none", layers_of)[self.begin[rows][row] + spread.stage]
+        mtp, losses, embeddings = (column.at(*of_stages) for column in self.cuts)
+        cut, num_ranks = StageLayers(blocks, 0, mtp, losses, embeddings), self.ranks.count[of_stages[0]]
+        shard = 1 / num_ranks if self.has_shards else 1.0
+        again = again if is_word else again[row]
+        counts = layer_counts(layers.names, layers.dense_blocks, cut, again, spread.before(blocks), shard)
+        sharing, chunks = columns.shared(self.sharing[rows][row]), self.num_stages[rows][row] / num_ranks
+        without = layers.names if self.has_shards else ()
+        priced = columns.priced(of_layers, row, counts, sharing, cut, chunks, without)
+        persistent = sharded_bytes((priced.parameters - priced.expert_parameters, priced.expert_parameters), sharing)
+        everywhere = self.buffers[rows][spread.rank_row], columns.system.reserve_bytes
+        others = held_on_ranks(spread.homes, priced, np.zeros(len(spread.rank_row)), persistent, *everywhere).total
+        return Costs(rows, places, spread, priced, others)
+
+    def divided(self, rows, mode, layers_of):
+        """The blocks of the stages of all rows, of which some are divided now, by the times of layers in a mode."""
+        blocks = self.blocks.setdefault(mode, np.zeros(self.num_stages.sum(), dtype=int))
+        new = rows[np.maximum.reduceat(blocks, self.begin)[rows] == 0]
+        for (number, word), some in places_of(zip(self.shape[new], self.word[new], strict=True)).items():
             of_shape, word, some = self.shapes[number], self.words[word], new[some]
-            times = layers_of(of_shape.way).times(place[some], mode) if word == "balanced" else None
-            blocks[rows[some]] = self.columns.cut(of_shape.table, word, times).blocks
-        cut = StageLayers(*(column[shape] for column in self.cuts))._replace(blocks=blocks[rows])
-        counts = layer_counts(layers.names, layers.dense_blocks, cut, again, self.table)
-        sharing, homes = self.columns.shared(self.sharing[rows]), Homes(self.homes[shape], self.shapes[0].homes.first)
-        of_table = self.table.chunks_per_rank, layers.names if self.table.has_shards else ()
-        of_stages = self.columns.priced(columns, counts, sharing, cut, *of_table)
-        parameters = of_stages.parameters - of_stages.expert_parameters, of_stages.expert_parameters
-        others = sharded_bytes(parameters, sharing), self.buffers[rows], self.columns.system.reserve_bytes
-        nothing = np.zeros((len(rows), self.table.num_ranks))
-        return Costs(rows, places, homes, of_stages, held_on_ranks(homes, of_stages, nothing, *others).total)
+            times = layers_of(of_shape.way).times(self.place[some], mode) if word == "balanced" else None
+            stages = self.begin[some][:, None] + np.arange(of_shape.table.num_stages)
+            blocks[stages] = self.columns.cut(of_shape.table, word, times).blocks
+        return blocks
 
     def layers_of(self, recompute):
         """The `Layers` of each way of a shape: in full recomputed layers stand beside others, to be counted."""
@@ -340,29 +362,33 @@ class Rows:
 
     def bounds(self, costs, ratios=0.0):
         """Lower bounds on the seconds of rows."""
-        rows = costs.rows
-        each = self.microbatches[rows], self.first[rows], self.is_split[rows], self.alone[rows], self.ends[rows]
-        return busy_bounds(costs.homes, costs.stages, *each, self.question.system, ratios)[costs.places]
+        rows, spread = costs.rows, costs.spread
+        of_stages = (column.at(self.trait[rows][spread.row], spread.stage) for column in (self.alone, self.ends))
+        each = self.microbatches[rows], self.first[rows], self.is_split[rows], *of_stages
+        return bounds.busy_bounds(spread, costs.stages, *each, self.question.system, ratios)[costs.places]
 
     def paired_bounds(self, rows, recompute):
         """As `bounds`, with what cells of two operations take at least."""
-        costs = self.costs(rows, recompute)
-        kinds, layers_of = [self.kinds[row] for row in costs.rows.tolist()], self.layers_of(recompute)
+        costs, layers_of = self.costs(rows, recompute), self.layers_of(recompute)
+        kinds = [self.kinds[trait] for trait in self.trait[costs.rows].tolist()]
         runs = [of_row and layers_of(self.shapes[self.shape[row]].way).run(int(self.place[row]))
                 for of_row, row in zip(kinds, costs.rows, strict=True)]  # fmt: skip
-        return self.bounds(costs, least_ratios(costs.homes, costs.stages, runs, kinds))
+        return self.bounds(costs, bounds.least_ratios(costs.spread, costs.stages, runs, kinds))
 
     def least_bytes(self, costs):
         """Lower bounds on the bytes of the most loaded GPUs of rows that take at most the time that is looked for.
 
         By Little's law: a stage holds a microbatch's activations at least while it passes all later stages.
         """
-        parts_s, rows = costs.stages.parts_s[..., :2, :], costs.rows
-        passing_s = (parts_s[..., 0] + self.alone[rows, :, :2] * parts_s[..., 1:].sum(axis=-1)).sum(axis=-1)
+        spread, parts_s = costs.spread, costs.stages.parts_s[:, :2]
+        alone = self.alone.at(self.trait[costs.rows][spread.row], spread.stage)[:, :2]
+        passing_s = (parts_s[..., 0] + alone * parts_s[..., 1:].sum(axis=-1)).sum(axis=-1)
         # where stages' seconds include what other ranks do at once, or slices with more bytes may pass sooner
-        passing_s *= self.slicing == SLICINGS[0] and not self.table.has_shards
-        share = np.cumsum(passing_s[:, ::-1], axis=-1)[:, ::-1] * (self.microbatches / self.most_s)[rows, None]
-        return (on_ranks(costs.homes, share * costs.stages.activation_bytes) + costs.others).max(axis=-1)[costs.places]
+        passing_s *= self.slicing == SLICINGS[0] and not self.has_shards
+        later_s = np.add.reduceat(passing_s, spread.first)[spread.row] - spread.before(passing_s)
+        share = later_s * (self.microbatches / self.most_s)[costs.rows][spread.row]
+        least = on_ranks(spread.homes, share * costs.stages.activation_bytes) + costs.others
+        return spread.most(least)[costs.places]
 
     def peaks(self, rows, costs, recompute):
         """Bytes of their most loaded GPUs; infinite if they cannot fit or are not defined at their size."""
@@ -385,27 +411,36 @@ class Rows:
                         named = Candidate(*self.entries[row][:2], True, *way, np.inf, np.inf, self.slicing)
                         peaks[place] = timed_bytes(self.question, named)
             else:
-                _, first, same = np.unique(costs.places[places], return_index=True, return_inverse=True)
-                of_each = costs.places[places[first]]
+                distinct, same = np.unique(costs.places[places], return_inverse=True)
                 with refusing():
-                    activations = peak_activations(built(entry.case, *size), kept[of_each], held[of_each])
-                    peaks[places] = (activations + costs.others[of_each]).max(axis=-1)[same]
+                    table = built(entry.case, *size)
+                    stages = costs.spread.first[distinct][:, None] + np.arange(table.num_stages)
+                    ranks = costs.spread.first_rank[distinct][:, None] + np.arange(table.num_ranks)
+                    activations = peak_activations(table, kept[stages], held[stages])
+                    peaks[places] = (activations + costs.others[ranks]).max(axis=-1)[same]
         return peaks
 
     def fitting(self, rows, recompute):
-        """Those of some rows that may be fast enough: rows, least seconds, bytes, and blocks of their stages."""
+        """Those of some rows that may be fast enough: rows, least seconds and bytes."""
         costs = self.costs(rows, recompute)
         seconds = self.bounds(costs)
         fast = seconds <= self.most_s[rows]
         rows, seconds, costs = rows[fast], seconds[fast], costs._replace(places=costs.places[fast])
         peaks = self.peaks(rows, costs, recompute)
         fits = peaks <= self.question.system.memory_capacity_bytes
-        if any(self.kinds[row] for row in rows[fits].tolist()):
-            seconds[fits] = self.paired_bounds(rows[fits], recompute)
-        return rows, seconds, peaks, costs.stages.blocks[costs.places]
+        seconds[fits] = self.paired(rows[fits], seconds[fits], recompute)
+        return rows, seconds, peaks
+
+    def paired(self, rows, seconds, recompute):
+        """Lower bounds on the seconds of rows, those with cells of two operations by `paired_bounds`."""
+        has_pairs = np.array([bool(of_trait) for of_trait in self.kinds])[self.trait[rows]]
+        if has_pairs.any():
+            again = recompute if isinstance(recompute, str) else recompute[has_pairs]
+            seconds[has_pairs] = self.paired_bounds(rows[has_pairs], again)
+        return seconds
 
     def candidates(self):
-        """Yield what fits and may be fast enough: row, place of its way, the way, seconds, bytes, blocks and slicing.
+        """Yield what fits and may be fast enough: row, place of its way, the way, seconds, bytes and slicing.
 
         A rank holds the first slices of a sequence, which equal work makes the longest: where slices of equal tokens do
         not fit, no others do; and the least seconds are the same.
@@ -446,16 +481,15 @@ class Rows:
         costs = self.costs(rows, "full")
         peaks = self.peaks(rows, costs, "full")
         fits = peaks <= most_bytes
-        rows, most_bytes, blocks = rows[fits], most_bytes[fits], costs.stages.blocks[costs.places[fits]]
-        found, most_s = (self.bounds(costs)[fits], peaks[fits], blocks), self.most_s[rows]
-        most = blocks.max(axis=-1, initial=1)
+        rows, most_bytes, found = rows[fits], most_bytes[fits], (self.bounds(costs)[fits], peaks[fits])
+        most, most_s = np.maximum.reduceat(costs.stages.blocks, costs.spread.first)[costs.places[fits]], self.most_s[rows]
         low, high = np.ones_like(most), most.copy()
         while (places := np.flatnonzero(low < high)).size:
             middle, open_rows = (low + high)[places] // 2, rows[places]
             costs = self.costs(open_rows, middle)
             seconds, peaks = self.bounds(costs), self.peaks(open_rows, costs, middle)
             enough = peaks <= most_bytes[places]
-            for column, values in zip(found, (seconds, peaks, costs.stages.blocks[costs.places]), strict=True):
+            for column, values in zip(found, (seconds, peaks), strict=True):
                 column[places[enough]] = values[enough]
             high[places[enough]], low[places[~enough]] = middle[enough], middle[~enough] + 1
             is_slow = places[~enough & (seconds > most_s[places])]  # more takes longer
@@ -464,12 +498,40 @@ class Rows:
         fast = np.flatnonzero(found[0] <= most_s)
         is_whole = low[fast] == most[fast]
         for some, way in (fast[is_whole], "full"), (fast[~is_whole], low[fast[~is_whole]]):
-            if any(self.kinds[row] for row in rows[some].tolist()):
-                found[0][some] = self.paired_bounds(rows[some], way)
+            found[0][some] = self.paired(rows[some], found[0][some], way)
         for place in fast:
             way = int(low[place]) if low[place] < most[place] else "full"
             tight = number + (most_bytes[place] == self.comfortable_bytes)
             yield rows[place], tight, way, *(column[place] for column in found)
+
+    def text(self, row, recompute):
+        """The blocks of a row's stages, as bytes."""
+        stages = slice(self.begin[row], self.begin[row] + self.num_stages[row])
+        return self.blocks[recompute if isinstance(recompute, str) else "none"][stages].tobytes()
+
+
+class _Parts:
+    """Arrays one after another.
+
+    Parameters
+    ----------
+    arrays : iterable of ndarray
+    """
+
+    def __init__(self, arrays):
+        arrays = [*arrays]
+        self.count, self.values = np.array([*map(len, arrays)]), np.concatenate(arrays)
+        self.first = np.cumsum(self.count) - self.count
+
+    def at(self, number, place):
+        """The values at some places of the arrays with some numbers."""
+        return self.values[self.first[number] + place]
+
+
+def _ranges(counts):
+    """Of ranges one after another: where each begins, and for all their members the range and the place in it."""
+    first, number = np.cumsum(counts) - counts, np.repeat(np.arange(len(counts)), counts)
+    return first, number, np.arange(len(number)) - first[number]
 
 
 def _distinct(values, key=id):

@@ -15,7 +15,6 @@ from ppmodel.clusters.costs.layers import BLOCKS, BUSY, LayerCosts, layer_works,
 from ppmodel.clusters.costs.partition import hides_backward, rank_loads, stage_layers
 from ppmodel.clusters.costs.stage_costs import Stages, StageWork, without_heads
 from ppmodel.clusters.costs.transformer import layer_numbers
-from ppmodel.clusters.memory import homes_of
 from ppmodel.clusters.specs.entries import unchecked
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.ops import OpKind
@@ -45,18 +44,11 @@ class Shape:
         Whether backwards hide collectives, the ZeRO stage, and slices: of `Layers`.
     cut : StageLayers
         Its even division.
-    homes : Homes
     """
 
     table: object
     way: tuple
     cut: object
-    homes: object
-
-    @property
-    def alike(self):
-        """What shapes have in common whose candidates can be columns of the same length."""
-        return self.table.num_stages, self.table.has_shards, self.homes.first.tobytes()
 
 
 class Layers:
@@ -190,8 +182,8 @@ class Columns:
         layers, numbers = self.layers("none", hides, 1, 1), layer_numbers(self.question.model)
         places = np.arange(len(self.sizes))
         columns = layers.at(places)
-        counts = np.array([[[float(numbers[part]) for part, _ in layers.names]]])
-        return self.priced(columns, counts, self.shared(self.sharing_of(places, np.full(len(places), zero))))
+        counts = np.tile([float(numbers[part]) for part, _ in layers.names], (len(places), 1))
+        return self.priced(columns, places, counts, self.shared(self.sharing_of(places, np.full(len(places), zero))))
 
     def least_bytes(self, whole):
         """Lower bounds on the bytes of the most loaded GPU in all sizes: the mean of what does not change."""
@@ -199,13 +191,13 @@ class Columns:
         zeros = np.array([self.highest_zero(sizes) for sizes in self.placements])[self.placed]
         kept = sharded_bytes(parameters, self.shared(self.sharing_of(np.arange(len(zeros)), zeros)))
         pp = np.array([pp for pp, _ in self.size])
-        return sum(part[:, 0] for part in kept) / pp + self.system.reserve_bytes
+        return sum(kept) / pp + self.system.reserve_bytes
 
     def least_step_s(self, whole):
         """Lower bounds on the seconds of a whole model's reduction, gathering and optimizer step, in all sizes."""
-        reduced_s = np.minimum(self.whole(False, 0).reduction_s, whole.reduction_s + whole.gather_s)[:, 0]
+        reduced_s = np.minimum(self.whole(False, 0).reduction_s, whole.reduction_s + whole.gather_s)
         is_once = np.array([self.highest_zero(sizes) < 2 for sizes in self.placements])[self.placed]  # an iteration
-        return reduced_s * is_once + whole.optimizer_s[:, 0]
+        return reduced_s * is_once + whole.optimizer_s
 
     def table(self, case, place):
         """A table with the stages of a schedule: of few microbatches, where these change no more than their number."""
@@ -245,8 +237,7 @@ class Columns:
         if key not in self.shapes:
             self.shapes[key] = None
             with suppress(CostError):
-                cut = stage_layers(table, self.question.model, layout)
-                self.shapes[key] = Shape(table, way, cut, homes_of(table.placement))
+                self.shapes[key] = Shape(table, way, stage_layers(table, self.question.model, layout))
         return self.shapes[key]
 
     def cut(self, table, layers, times):
@@ -268,28 +259,31 @@ class Columns:
         return np.array([*map(self.sharing, self.placed[places].tolist(), zeros.tolist())], dtype=int)
 
     def shared(self, numbers):
-        """Some `Sharing`, each column of shape (num_candidates, 1)."""
+        """Some `Sharing`, as columns."""
         if self.known is None:
             self.known = [np.array(column) for column in zip(*self.sharings, strict=True)], np.array(self.lines)
-        return Sharing(*(column[numbers][:, None] for column in self.known[0]))
+        return Sharing(*(column[numbers] for column in self.known[0]))
 
-    def priced(self, columns, counts, sharing, cut=None, chunks=1.0, without=()):
-        """The `Stages` of layers that occur so often; reductions that computation may hide are left out.
+    def priced(self, columns, row, counts, sharing, cut=None, chunks=1.0, without=()):
+        """The `Stages` of many candidates, one after another; reductions that computation may hide are left out.
 
         Parameters
         ----------
         columns : list of ndarray
-            From `Layers.at`.
-        counts : ndarray of float, shape (num_candidates, num_stages, num_names)
+            The layers of candidates, from `Layers.at`.
+        row : ndarray of int, shape (num_stages,)
+            The candidate of each stage.
+        counts : ndarray of float, shape (num_stages, num_names)
+            How often each layer occurs.
         sharing : Sharing
+            Of each stage.
         cut : StageLayers, optional
-        chunks : float
+        chunks : float or ndarray of float, shape (num_stages,)
             Stages per rank.
         without : list of (str, str)
             Layers of a model whose output layer is divided.
         """
-        count = columns[0].shape[1]
-        index = np.arange(len(columns[0]) * count).reshape(-1, 1, count)
+        index = row[:, None] * counts.shape[1] + np.arange(counts.shape[1])
         seconds, of_layers, parameters = (column.reshape(-1, *column.shape[2:]) for column in columns)
         work = StageWork(counts, index, None, None, None, chunks, sharing)
         parts_s, (dense, experts) = work.parts_s(seconds, self.system), work.parameters(parameters)
