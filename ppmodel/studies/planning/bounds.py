@@ -182,14 +182,13 @@ def busy_bounds(spread, of_stages, microbatches, first_share, is_split, alone, e
     computing_s, whole_s = of_stages.parts_s[..., 0], of_stages.parts_s.sum(axis=-1)
     homes, split, paired = spread.homes, is_split[spread.row], 1 - alone
     columns = paired * computing_s, paired * (whole_s - computing_s), alone * whole_s
-    each, of_ranks = (*(column.sum(axis=-1) for column in columns), whole_s[:, 2] * split), microbatches[spread.rank_row]
-    computing, exchanged, alone_s, late = (of_ranks * on_ranks(homes, column) for column in each)
+    each = *(column.sum(axis=-1) for column in columns), whole_s[:, 2] * split
+    computing, exchanged, alone_s, late = (microbatches[spread.rank_row] * on_ranks(homes, column) for column in each)
     work = alone_s + np.maximum(_paired_s(computing, exchanged, system), ratios * (computing + exchanged))
     forward_s, input_s, weight_s = np.where(ends[:, [0, 1, 1]], whole_s, computing_s).T
     first = np.minimum.reduceat(*homes)
-    before_s, after_s = (
-        spread.before(column)[first] * first_share[spread.rank_row] for column in (forward_s, input_s + weight_s * ~split)
-    )
+    fill, drain = (spread.before(column)[first] for column in (forward_s, input_s + weight_s * ~split))
+    before_s, after_s = fill * first_share[spread.rank_row], drain * first_share[spread.rank_row]
     last_s = of_stages.reduction_s, of_stages.gather_s + of_stages.optimizer_s
     reduced, step = (on_ranks(homes, column) for column in last_s)
     until = before_s + np.maximum(work + reduced, work - late + after_s)

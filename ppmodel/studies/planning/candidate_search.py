@@ -39,6 +39,9 @@ from ppmodel.studies.workers.versions import versions
 _FEW, _SPREAD, _MOST = 64, 256, 2**14
 """Entries of the first chunk, of the second, so that good times are known early, and of the others, to share tables."""
 
+_BLOCK = 2**11
+"""Rows that are priced at once: their columns stay in a core's cache."""
+
 _FIRST = 16
 """Candidates that are simulated first; then twice as many, and so on."""
 
@@ -209,7 +212,8 @@ def fitting_of(question, columns, entries, limits):
         for way, (zero, layers) in enumerate(columns.divisions(entry.sizes, bool(table.gathers)) if table else ()):
             if shape := columns.shape(table, zero, layers):
                 groups.setdefault(table.has_shards, []).append(((number, way), entry, zero, layers, shape, table))
-    for rows in groups.values():
+    blocks = (rows[first : first + _BLOCK] for rows in groups.values() for first in range(0, len(rows), _BLOCK))
+    for rows in blocks:
         priced = Rows(columns, rows, limits)
         for row, number, recompute, at_least_s, peak, slicing in priced.candidates():
             place, (case, sizes, is_run, *_), zero, layers, *_ = rows[row]
@@ -281,7 +285,8 @@ class Rows:
         of_rows = (of_size[table.num_ranks, table.slices] for table in tables)
         self.buffers = np.array([*map(columns.buffer_bytes, self.place.tolist(), of_rows)])
         self.shapes, self.shape = _distinct(shapes)
-        self.ways, homes = places_of(shape.way for shape in self.shapes), [homes_of(s.table.placement) for s in self.shapes]
+        self.ways = places_of(shape.way for shape in self.shapes)
+        homes = [homes_of(shape.table.placement) for shape in self.shapes]
         self.homes, self.ranks = _Parts(each.stages for each in homes), _Parts(each.first for each in homes)
         cuts = [each.cut for each in self.shapes]
         self.cuts = [_Parts(getattr(cut, name) for cut in cuts) for name in ("mtp", "losses", "embeddings")]
@@ -293,16 +298,16 @@ class Rows:
         self.microbatches = parts * self.slices * share * np.array(columns.size)[self.place, 1]
         is_alike = self.question.fixed.get("lengths", "equal") == "equal" and not self.has_shards
         self.first = np.full(len(self.place), float(is_alike))
-        for number, of_shape in enumerate(self.shapes):
-            if of_shape.table.slices > 1:
-                layers, places = columns.layers("none", *of_shape.way), self.place[self.shape == number]
-                layers.at(places)
-                self.first[self.shape == number] *= bounds.first_shares(layers.attention_shares[places], of_shape.table.slices)
+        for way, numbers in self.ways.items():
+            if way[-1] > 1:
+                some, layers = np.isin(self.shape, numbers), columns.layers("none", *way)
+                layers.at(self.place[some])
+                self.first[some] *= bounds.first_shares(layers.attention_shares[self.place[some]], way[-1])
         most_s = {is_run: limits.most_s(is_run) for is_run in (True, False)}
-        self.most_s, numbers = np.array([most_s[entry.is_run] for entry in self.entries]), {}
+        self.most_s, first = np.array([most_s[entry.is_run] for entry in self.entries]), {}
         same = self.place, self.sharing, self.shape, self.trait, self.word, self.most_s
         same = zip(*(column.tolist() for column in same), strict=True)
-        self.same = np.array([numbers.setdefault(key, len(numbers)) for key in same])
+        self.same = np.array([first.setdefault(key, row) for row, key in enumerate(same)])  # as much as which first
         self.num_stages, self.blocks = self.alone.count[self.trait], {}
         self.begin = np.cumsum(self.num_stages) - self.num_stages  # of the stages of each row among those of all
 
@@ -318,10 +323,10 @@ class Rows:
     def costs(self, rows, recompute):
         """The `Costs` of some rows, all recomputed in a way, or so many layers of each."""
         is_word, columns = isinstance(recompute, str), self.columns
-        keys = self.same[rows] << 32 | (0 if is_word else recompute)
-        _, first, places = np.unique(keys, return_index=True, return_inverse=True)
-        rows, again = rows[first], recompute if is_word else recompute[first]
-        spread, shape, place, layers_of, taken = self.spread(rows), self.shape[rows], self.place[rows], self.layers_of(recompute), []
+        distinct, places = np.unique(self.same[rows] << 32 | (0 if is_word else recompute), return_inverse=True)
+        rows, again = distinct >> 32, recompute if is_word else distinct & 2**32 - 1
+        spread, layers_of, taken = self.spread(rows), self.layers_of(recompute), []
+        shape, place = self.shape[rows], self.place[rows]
         for way, numbers in self.ways.items():
             some = np.flatnonzero(np.isin(shape, numbers))
             if some.size:
@@ -401,23 +406,21 @@ class Rows:
         groups = places_of((id(entry.case), self.columns.size[entry.place]) for entry in entries)
         for (_, size), some in groups.items():
             places, entry = may_fit[some], entries[some[0]]
-            if is_timed(self.columns, entry, self.slicing):
-                of_each = costs.places[places]
-                least = least_activations(entry.case, size[1], kept[of_each], held[of_each]) + costs.others[of_each]
-                places = places if is_unlike else places[least.max(axis=-1) <= capacity]
-                for place, row in zip(places.tolist(), rows[places].tolist(), strict=True):
-                    way = self.zeros[row], again[place], self.words[self.word[row]], ORDERS[0]
-                    with refusing():  # of layouts of one size, each on its own
-                        named = Candidate(*self.entries[row][:2], True, *way, np.inf, np.inf, self.slicing)
-                        peaks[place] = timed_bytes(self.question, named)
-            else:
-                distinct, same = np.unique(costs.places[places], return_inverse=True)
+            distinct, same = np.unique(costs.places[places], return_inverse=True)
+            stages = costs.spread.first[distinct][:, None] + np.arange(self.num_stages[rows[places[0]]])
+            others = costs.others[costs.spread.first_rank[distinct][:, None] + np.arange(size[0])]
+            if not is_timed(self.columns, entry, self.slicing):
                 with refusing():
-                    table = built(entry.case, *size)
-                    stages = costs.spread.first[distinct][:, None] + np.arange(table.num_stages)
-                    ranks = costs.spread.first_rank[distinct][:, None] + np.arange(table.num_ranks)
-                    activations = peak_activations(table, kept[stages], held[stages])
-                    peaks[places] = (activations + costs.others[ranks]).max(axis=-1)[same]
+                    activations = peak_activations(built(entry.case, *size), kept[stages], held[stages])
+                    peaks[places] = (activations + others).max(axis=-1)[same]
+                continue
+            least = (least_activations(entry.case, size[1], kept[stages], held[stages]) + others).max(axis=-1)[same]
+            places = places if is_unlike else places[least <= capacity]
+            for place, row in zip(places.tolist(), rows[places].tolist(), strict=True):
+                way = self.zeros[row], again[place], self.words[self.word[row]], ORDERS[0]
+                with refusing():  # of layouts of one size, each on its own
+                    named = Candidate(*self.entries[row][:2], True, *way, np.inf, np.inf, self.slicing)
+                    peaks[place] = timed_bytes(self.question, named)
         return peaks
 
     def fitting(self, rows, recompute):
@@ -482,7 +485,8 @@ class Rows:
         peaks = self.peaks(rows, costs, "full")
         fits = peaks <= most_bytes
         rows, most_bytes, found = rows[fits], most_bytes[fits], (self.bounds(costs)[fits], peaks[fits])
-        most, most_s = np.maximum.reduceat(costs.stages.blocks, costs.spread.first)[costs.places[fits]], self.most_s[rows]
+        most, most_s = np.maximum.reduceat(costs.stages.blocks, costs.spread.first), self.most_s[rows]
+        most = most[costs.places[fits]]
         low, high = np.ones_like(most), most.copy()
         while (places := np.flatnonzero(low < high)).size:
             middle, open_rows = (low + high)[places] // 2, rows[places]
@@ -506,6 +510,7 @@ class Rows:
 
     def text(self, row, recompute):
         """The blocks of a row's stages, as bytes."""
+        row = self.same[row]
         stages = slice(self.begin[row], self.begin[row] + self.num_stages[row])
         return self.blocks[recompute if isinstance(recompute, str) else "none"][stages].tobytes()
 
