@@ -243,7 +243,7 @@ def timed_bytes(question, candidate):
 
 
 class Costs(NamedTuple):
-    """Costs of some rows; of those that cost the same, one.
+    """The costs of some rows; of those that cost the same, one.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ def is_regular(case):
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """What the stages of candidates depend on beside their sizes.
+    """All that the stages of candidates depend on beside their sizes.
 
     Parameters
     ----------

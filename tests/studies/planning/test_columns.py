@@ -40,7 +40,7 @@ def test_columns_cost_what_points_cost(model, system, gpus, framework, schedules
     asks = {"framework": framework, "schedules": schedules, "fix": fixed, "sequence": sequence}
     question = asked(model, system, gpus, 2 * gpus, **asks)
     question = replace(question, system=replace(question.system, memory_capacity_bytes=1e15))
-    columns, random, simulated = Columns(question, all_sizes(question)), Random(0), 0
+    columns, random, simulated, rows = Columns(question, all_sizes(question)), Random(0), 0, []
     for entry in random.sample(entries_of(question, columns), 12):
         table = columns.table(entry.case, entry.place)
         for zero, layers in divisions(question, entry.sizes) if table else ():
@@ -53,25 +53,27 @@ def test_columns_cost_what_points_cost(model, system, gpus, framework, schedules
                 costs = point.costs_of(whole)
             except PPModelError:
                 continue
-            rows = [((0, 0), entry, zero, layers, columns.shape(table, zero, layers), table)] * 2
-            fitting, both = Rows(columns, rows, limits), np.arange(2)
-            again = recompute if isinstance(recompute, str) else np.full(2, recompute)
-            priced = fitting.costs(both, again)
-            of_stages = priced.stages
-            assert of_stages.blocks[0].tolist() == costs.stages.blocks.tolist()
-            assert priced.places.tolist() == [0, 0]
+            before = [row for row in rows[-1:] if row[-1].has_shards == table.has_shards]
+            rows = [*before, *[((0, 0), entry, zero, layers, columns.shape(table, zero, layers), table)] * 2]
+            fitting, all_rows = Rows(columns, rows, limits), np.arange(len(rows))
+            again = recompute if isinstance(recompute, str) else np.full(len(rows), recompute)
+            priced = fitting.costs(all_rows, again)
+            of_last = priced.spread.row == priced.places[-1]
+            assert priced.places[-1] == priced.places[-2]
+            assert priced.stages.blocks[of_last].tolist() == costs.stages.blocks.tolist()
             for name in COLUMNS:
-                np.testing.assert_allclose(getattr(of_stages, name)[0], getattr(costs.stages, name), rtol=1e-12)
-            np.testing.assert_allclose(of_stages.parts_s[0, :, :, :2], costs.stages.parts_s[..., :2], rtol=1e-12)
+                of_stages = getattr(priced.stages, name)[of_last]
+                np.testing.assert_allclose(of_stages, getattr(costs.stages, name), rtol=1e-12)
+            np.testing.assert_allclose(priced.stages.parts_s[of_last, :, :2], costs.stages.parts_s[..., :2], rtol=1e-12)
             graph = step_graph(point.graph, point.layout.overlap_gradients)
             seconds = makespans(graph, [point.costs])[0]
-            assert max(entry.at_least_s, fitting.paired_bounds(both, again)[1]) <= seconds
+            assert max(entry.at_least_s, fitting.paired_bounds(all_rows, again)[-1]) <= seconds
             if is_timed(columns, entry, slicing):
                 simulated += bool(schedules)
                 continue
             peak_bytes = memory_of(point).total.max()
-            assert fitting.peaks(both, priced, again) == pytest.approx(peak_bytes, rel=1e-12)
-            fitting.most_s = np.full(2, seconds)
-            assert fitting.least_bytes(priced)[1] <= peak_bytes * (1 + 1e-12)
+            assert fitting.peaks(all_rows, priced, again)[-2:] == pytest.approx(peak_bytes, rel=1e-12)
+            fitting.most_s = np.full(len(rows), seconds)
+            assert fitting.least_bytes(priced)[-1] <= peak_bytes * (1 + 1e-9)
             simulated += 1
     assert simulated > 4
