@@ -7,7 +7,7 @@ from ppmodel.clusters.specs.lengths import SLICINGS
 from ppmodel.studies.planning.answer import EQUAL
 from ppmodel.studies.planning.candidates import IN_PAIRS
 from ppmodel.studies.planning.risk import JITTER, SLOWDOWN
-from ppmodel.studies.points import HEADINGS, PARTS
+from ppmodel.studies.points import PARTS
 
 _SIZES = "pp", *STAGE_GROUPS, "ep", "dp"
 _USUAL = {"order": ORDERS[0], "slicing": SLICINGS[0]}  # named if an answer differs
@@ -177,9 +177,9 @@ def _table(frame, most_rows, plan=None):
 
 def _explained(plan, row, place):
     """What bounds an answer, and what a step away from it costs."""
-    shares = {HEADINGS[name]: row[name] / row.iteration_s for name in PARTS}
-    parts = sorted((item for item in shares.items() if item[1] >= _LEAST), key=lambda item: -item[1])
-    yield f"row {place + 1}, where the time goes: " + ", ".join(f"{name} {share:.1%}" for name, share in parts)
+    shares = (row[[*PARTS]] / row.iteration_s).sort_values(ascending=False, kind="stable")
+    parts = (f"{PARTS[name]} {share:.1%}" for name, share in shares.items() if share >= _LEAST)
+    yield f"row {place + 1}, where the time goes: {', '.join(parts)}"
     cells, steps = [["one step away", "time", "GiB", "fits"]], plan.steps(place)
     if row.expert_s > _MUCH_EXCHANGE * row.iteration_s:
         near = steps[steps.step.str.match("ep |dispatcher |pp |interleaved|combined") & steps.fits.eq(True)]

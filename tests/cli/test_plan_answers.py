@@ -10,6 +10,7 @@ from pandas import read_csv
 import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.cli.plan import _separated
+from ppmodel.cli.planned import drawn_front, layout_text
 from ppmodel.cli.scaled import drawn_scaling
 from ppmodel.cli.text import aligned, say
 from ppmodel.clusters.specs import DATA
@@ -103,6 +104,19 @@ def test_a_run_says_what_it_costs_and_loses(capsys):
         assert set(found) == heads
         assert "nine of ten" in found.get("cost", "nine of ten")
         assert re.search(r"useful, days [\d.]+ lost, money [\w. ]+ lost$", found["fails"]) if found else not heads
+
+
+def test_an_answer_names_what_decides_it():
+    """Without a pipeline nothing divides layers or slices; of values that are listed, names of a front have theirs."""
+    fix = {"pp": 1, "slicing": "work", "precision": ["bf16", "fp8"]}
+    plan = planned("llama3_8b", "h100", 8, 16, schedules="1f1b", fix=fix)
+    answer = layout_text(plan.frame.iloc[0])
+    assert not {"layers", "order", "slicing"} & set(answer.split())
+    assert "layers" not in "".join(plan.steps().step)
+    rows, figure = drawn_front(plan, None, None, None)
+    assert rows
+    assert all(row["name"].endswith(row["variant"]) and row["variant"].startswith("precision=") for row in rows)
+    assert {row["name"] for row in rows} <= {text.get_text() for text in figure.axes[0].texts}
 
 
 def test_schedules_stand_behind_commas_with_their_options():
