@@ -132,6 +132,7 @@ def _side_by_side(graph, compiled, costs, spans):
     num_units = 1 if isinstance(costs, np.ndarray) else costs[0].num_units
     at_once = _SIDE_BY_SIDE if schedule.placement.size * num_units < _MANY_STAGES else _FEWER
     steps, lengths = schedule.steps, np.empty((len(schedule.steps), len(costs)))
+    (rows, sizes), latest = tasks.instructions, tasks.cost_class
     for first in range(0, len(costs), at_once):
         here, some = slice(first, first + at_once), costs[first : first + at_once]
         factors = np.ones(len(some))
@@ -140,9 +141,8 @@ def _side_by_side(graph, compiled, costs, spans):
                 checks.check_fit(graph, system)
             factors[:] = [system.overlap_factor for system in some]
         tables, classes = tables_of(tasks, some)
-        rows, sizes = tasks.instructions
-        if classes is not tasks.cost_class:
-            rows = rows.copy()
+        if classes is not latest:
+            rows, latest = rows.copy(), classes
             rows[:, CLASS] = classes
         parts.reduced_s[here], parts.span_s[here] = compiled(rows, sizes, tuple(tables), factors, occupied, ends)
         if len(steps):
