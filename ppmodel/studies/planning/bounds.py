@@ -116,6 +116,40 @@ def first_shares(attention_shares, slices):
     return 1 - np.minimum(attention_shares, 1.0) * (1 - 1 / slices)
 
 
+def least_held(names, numbers, seconds, kept, again):
+    """Lower bounds on the activations of a microbatch on all ranks, in bytes times the seconds that they are held.
+
+    A layer's activations are held at least while forward and input gradient pass it and all later layers. So the first
+    layers' are held longest, and nothing saves more than to recompute these.
+
+    Parameters
+    ----------
+    names : list of (str, str)
+        As in `LayerWork`, blocks also recomputed in full if any may be.
+    numbers : dict of str to int
+        From `layer_numbers`.
+    seconds, kept : ndarray of float, shape (num_candidates, num_names)
+        Of kernels, without weight gradients; bytes.
+    again : ndarray of int, shape (num_candidates,)
+        Blocks that may be recomputed in full; MTP layers may be as well.
+
+    Returns
+    -------
+    ndarray of float, shape (num_candidates,)
+    """
+    held, later_s, columns = 0.0, 0.0, {name: (seconds[:, place], kept[:, place]) for place, name in enumerate(names)}
+    before = {"dense": 0, "block": numbers["dense"]}
+    for (part, mode), (layer_s, kept_bytes) in reversed(columns.items()):
+        if mode != "full":
+            count, full_bytes = numbers[part], columns.get((part, "full"), (0.0, kept_bytes))[1]
+            first = np.clip(again - before[part], 0, count) if part in before else count
+            for some, num_bytes in (count, kept_bytes), (first, np.minimum(full_bytes - kept_bytes, 0.0)):
+                passing_s = some * (later_s + (count + 1) * layer_s) - some * (some + 1) / 2 * layer_s
+                held = held + num_bytes * passing_s
+            later_s = later_s + count * layer_s
+    return held
+
+
 class Spread(NamedTuple):
     """The stages of many candidates one after another, and likewise the ranks that have them.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
-from itertools import chain, islice, pairwise, repeat
+from itertools import chain, islice, pairwise, product, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from ppmodel.clusters.costs.data_parallel import sharded_bytes
 from ppmodel.clusters.costs.partition import StageLayers
 from ppmodel.clusters.costs.stage_costs import Stages, layer_counts
+from ppmodel.clusters.costs.transformer import layer_numbers
 from ppmodel.clusters.memory import Homes, activation_bytes, held_on_ranks, homes_of, on_ranks
 from ppmodel.clusters.specs.available import highest_zero, runs_as_modelled
 from ppmodel.clusters.specs.layout import ORDERS
@@ -293,6 +294,7 @@ class Rows:
         traits, self.trait = _distinct([*map(columns.traits, tables)])
         parts, slices, is_split, alone, ends, self.kinds = zip(*traits, strict=True)
         self.alone, self.ends = _Parts(alone), _Parts(ends)
+        self.has_pairs = np.array([bool(of_trait) for of_trait in self.kinds])[self.trait]
         parts, self.slices, self.is_split = (np.array(column)[self.trait] for column in (parts, slices, is_split))
         share = bounds.least_share(self.question, self.slices)
         self.microbatches = parts * self.slices * share * np.array(columns.size)[self.place, 1]
@@ -372,6 +374,12 @@ class Rows:
         each = self.microbatches[rows], self.first[rows], self.is_split[rows], *of_stages
         return bounds.busy_bounds(spread, costs.stages, *each, self.question.system, ratios)[costs.places]
 
+    @property
+    def holds_long(self):
+        """False where activations are copied, stages' times include those of other ranks, or long slices pass first."""
+        is_copied = self.question.fixed.keys() & {"offload", "offload_warm_up"}
+        return self.slicing == SLICINGS[0] and not self.has_shards and not is_copied
+
     def paired_bounds(self, rows, recompute):
         """As `bounds`, with what cells of two operations take at least."""
         costs, layers_of = self.costs(rows, recompute), self.layers_of(recompute)
@@ -388,8 +396,7 @@ class Rows:
         spread, parts_s = costs.spread, costs.stages.parts_s[:, :2]
         alone = self.alone.at(self.trait[costs.rows][spread.row], spread.stage)[:, :2]
         passing_s = (parts_s[..., 0] + alone * parts_s[..., 1:].sum(axis=-1)).sum(axis=-1)
-        # where stages' seconds include what other ranks do at once, or slices with more bytes may pass sooner
-        passing_s *= self.slicing == SLICINGS[0] and not self.has_shards
+        passing_s *= self.holds_long
         later_s = np.add.reduceat(passing_s, spread.first)[spread.row] - spread.before(passing_s)
         share = later_s * (self.microbatches / self.most_s)[costs.rows][spread.row]
         least = on_ranks(spread.homes, share * costs.stages.activation_bytes) + costs.others
@@ -436,11 +443,42 @@ class Rows:
 
     def paired(self, rows, seconds, recompute):
         """Lower bounds on the seconds of rows, those with cells of two operations by `paired_bounds`."""
-        has_pairs = np.array([bool(of_trait) for of_trait in self.kinds])[self.trait[rows]]
+        has_pairs = self.has_pairs[rows]
         if has_pairs.any():
             again = recompute if isinstance(recompute, str) else recompute[has_pairs]
             seconds[has_pairs] = self.paired_bounds(rows[has_pairs], again)
         return seconds
+
+    def may_fit(self, rows):
+        """Those of some rows that may be fast enough and fit in some way, if all ranks had the mean of time and bytes.
+
+        By Little's law, as in `least_bytes`.
+        """
+        distinct, places = np.unique(self.same[rows], return_inverse=True)
+        numbers, capacity_bytes = layer_numbers(self.question.model), self.question.system.memory_capacity_bytes
+        is_open, fits = np.ones((2, len(distinct)), dtype=bool) & [[True], [False]]
+        ways = self.question.tried("recompute", tried_ways(self.question.model))
+        for recompute, (way, shapes) in product(ways, self.ways.items()):
+            some = np.flatnonzero(np.isin(self.shape[distinct], shapes) & is_open)
+            if not some.size:
+                continue
+            at, layers = distinct[some], self.layers_of(recompute)(way)
+            seconds, of_layers, parameters = layers.at(self.place[at])
+            counts = np.array([numbers[part] * (mode != "full") for part, mode in layers.names])
+            layers_s = np.where(self.has_pairs[at][:, None, None], seconds[..., 0], seconds.sum(axis=-1)).sum(axis=-1)
+            num_ranks, num_homes = self.ranks.count[self.shape[at]], self.homes.count[self.shape[at]]
+            num_replicas = num_homes / self.num_stages[at]
+            spare_s = self.most_s[at] * num_ranks / (self.microbatches[at] * num_replicas) - layers_s @ counts
+            added_s = [layers_s[:, place] - layers_s[:, place + 1] for place, (part, mode) in enumerate(layers.names)
+                       if mode == "full" and part != "mtp" and numbers[part]]  # fmt: skip
+            again = np.floor(spare_s / np.maximum(np.min(added_s, axis=0), 1e-12)) if added_s else np.zeros(len(at))
+            held = bounds.least_held(layers.names, numbers, seconds[:, :, :2, 0].sum(axis=-1), of_layers[..., 0], again)
+            kept = sharded_bytes(np.einsum("nlp,l->pn", parameters, counts), self.columns.shared(self.sharing[at]))
+            of_rank = (held * self.microbatches[at] / self.most_s[at] + sum(kept)) * num_replicas / num_ranks
+            everywhere = self.buffers[at] + self.columns.system.reserve_bytes
+            fits[some] = (spare_s >= 0) & (of_rank + everywhere <= capacity_bytes)
+            is_open[some] = (spare_s >= 0) & ~fits[some]  # to recompute more takes longer
+        return rows[fits[places]]
 
     def candidates(self):
         """Yield what fits and may be fast enough: row, place of its way, the way, seconds, bytes and slicing.
@@ -451,6 +489,7 @@ class Rows:
         rows = np.arange(len(self.place))
         for number, slicing in enumerate(self.question.tried("slicing", SLICINGS)):
             self.slicing, rows = slicing, rows[self.slices[rows] > 1] if number else rows
+            rows = self.may_fit(rows) if self.holds_long else rows
             found = [*self.in_ways(rows)] if len(rows) else []
             yield from ((*each, slicing) for each in found)
             rows = np.unique([row for row, *_ in found]).astype(int)

@@ -75,5 +75,9 @@ def test_columns_cost_what_points_cost(model, system, gpus, framework, schedules
             assert fitting.peaks(all_rows, priced, again)[-2:] == pytest.approx(peak_bytes, rel=1e-12)
             fitting.most_s = np.full(len(rows), seconds)
             assert fitting.least_bytes(priced)[-1] <= peak_bytes * (1 + 1e-9)
+            if recompute != "selective":
+                tight = replace(question.system, memory_capacity_bytes=peak_bytes * (1 + 1e-9))
+                fitting.question = replace(question, system=tight)
+                assert fitting.may_fit(all_rows)[-1] == all_rows[-1]
             simulated += 1
     assert simulated > 4
