@@ -209,23 +209,22 @@ def fitting_of(question, columns, entries, limits):
     usual, capacity = highest_zero(question.system.framework.packaged), question.system.memory_capacity_bytes
     groups, seen = {}, set()
     for number, entry in enumerate(entries):
-        table = columns.table(entry.case, entry.place)
-        for way, (zero, layers) in enumerate(columns.divisions(entry.sizes, bool(table.gathers)) if table else ()):
-            if shape := columns.shape(table, zero, layers):
-                groups.setdefault(table.has_shards, []).append(((number, way), entry, zero, layers, shape, table))
+        if table := columns.table(entry.case, entry.place):
+            rows = groups.setdefault(table.has_shards, [])
+            rows += [(number, entry, *way) for way in columns.ways(table, entry.sizes)]
     blocks = (rows[first : first + _BLOCK] for rows in groups.values() for first in range(0, len(rows), _BLOCK))
     for rows in blocks:
         priced = Rows(columns, rows, limits)
         for row, number, recompute, at_least_s, peak, slicing in priced.candidates():
-            place, (case, sizes, is_run, *_), zero, layers, *_ = rows[row]
+            place, (case, sizes, is_run, *_), way, zero, layers, *_ = rows[row]
             is_run = is_run and (zero <= usual or "zero" in question.fixed)
-            same = place[0], zero, recompute, priced.text(row, recompute), slicing
+            same = place, zero, recompute, priced.text(row, recompute), slicing
             for order in orders(question, sizes, zero) if same not in seen else ():
                 candidate = Candidate(case, sizes, is_run, zero, recompute, layers, order, peak, np.inf, slicing)
                 if order != ORDERS[0] and is_timed(columns, rows[row][1], slicing):
                     candidate = candidate._replace(peak_bytes=timed_bytes(question, candidate))
                 if candidate.peak_bytes <= capacity:
-                    yield at_least_s, (*place, number, order, slicing), candidate
+                    yield at_least_s, (place, way, number, order, slicing), candidate
             seen.add(same)
 
 
@@ -271,20 +270,21 @@ class Rows:
     Parameters
     ----------
     columns : Columns
-    rows : list of (tuple, SearchEntry, int, str, Shape, Schedule)
-        Place, entry, ZeRO stage, division of layers, shape and table of each; all with a divided output layer, or none.
+    rows : list of (int, SearchEntry, int, int, str, Shape, Schedule)
+        Number and entry of each, then as from `Columns.ways`; all with a divided output layer, or none.
     limits : Limits
     """
 
     def __init__(self, columns, rows, limits):
         self.columns, self.question, self.comfortable_bytes = columns, columns.question, limits.comfortable_bytes
-        _, self.entries, self.zeros, words, shapes, tables = zip(*rows, strict=True)
+        _, self.entries, _, self.zeros, words, shapes, tables = zip(*rows, strict=True)
         self.place, (self.words, self.word) = np.array([entry.place for entry in self.entries]), _distinct(words, str)
-        self.sharing = columns.sharing_of(self.place, np.array(self.zeros))
+        tables, table = _distinct(tables)
         self.has_shards, self.slicing = tables[0].has_shards, self.question.tried("slicing", SLICINGS)[0]
-        of_size = {(table.num_ranks, table.slices): table for table in tables}  # on which buffers depend
-        of_rows = (of_size[table.num_ranks, table.slices] for table in tables)
-        self.buffers = np.array([*map(columns.buffer_bytes, self.place.tolist(), of_rows)])
+        self.sharing = _each(columns.sharing, columns.placed[self.place], self.zeros)
+        of_size = {(each.num_ranks, each.slices): number for number, each in enumerate(tables)}  # buffers depend on it
+        alike = np.array([of_size[each.num_ranks, each.slices] for each in tables])[table]
+        self.buffers = _each(lambda place, number: columns.buffer_bytes(place, tables[number]), self.place, alike)
         self.shapes, self.shape = _distinct(shapes)
         self.ways = places_of(shape.way for shape in self.shapes)
         homes = [homes_of(shape.table.placement) for shape in self.shapes]
@@ -292,6 +292,7 @@ class Rows:
         cuts = [each.cut for each in self.shapes]
         self.cuts = [_Parts(getattr(cut, name) for cut in cuts) for name in ("mtp", "losses", "embeddings")]
         traits, self.trait = _distinct([*map(columns.traits, tables)])
+        self.trait = self.trait[table]
         parts, slices, is_split, alone, ends, self.kinds = zip(*traits, strict=True)
         self.alone, self.ends = _Parts(alone), _Parts(ends)
         self.has_pairs = np.array([bool(of_trait) for of_trait in self.kinds])[self.trait]
@@ -306,10 +307,9 @@ class Rows:
                 layers.at(self.place[some])
                 self.first[some] *= bounds.first_shares(layers.attention_shares[self.place[some]], way[-1])
         most_s = {is_run: limits.most_s(is_run) for is_run in (True, False)}
-        self.most_s, first = np.array([most_s[entry.is_run] for entry in self.entries]), {}
-        same = self.place, self.sharing, self.shape, self.trait, self.word, self.most_s
-        same = zip(*(column.tolist() for column in same), strict=True)
-        self.same = np.array([first.setdefault(key, row) for row, key in enumerate(same)])  # as much as which first
+        is_run = np.array([entry.is_run for entry in self.entries])
+        self.most_s = np.where(is_run, most_s[True], most_s[False])
+        self.same = _first(self.place, self.sharing, self.shape, self.trait, self.word, is_run)
         self.num_stages, self.blocks = self.alone.count[self.trait], {}
         self.begin = np.cumsum(self.num_stages) - self.num_stages  # of the stages of each row among those of all
 
@@ -552,6 +552,20 @@ class Rows:
         row = self.same[row]
         stages = slice(self.begin[row], self.begin[row] + self.num_stages[row])
         return self.blocks[recompute if isinstance(recompute, str) else "none"][stages].tobytes()
+
+
+def _first(*columns):
+    """The first row with the same numbers as each row."""
+    sizes = [int(column.max()) + 1 for column in columns]
+    _, first, places = np.unique(np.ravel_multi_index(columns, sizes), return_index=True, return_inverse=True)
+    return first[places]
+
+
+def _each(compute, *columns):
+    """Compute something of each row, of those with the same numbers once."""
+    first = _first(*map(np.asarray, columns))
+    distinct, places = np.unique(first, return_inverse=True)
+    return np.array([*map(compute, *(np.asarray(column)[distinct].tolist() for column in columns))])[places]
 
 
 class _Parts:

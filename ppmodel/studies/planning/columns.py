@@ -149,10 +149,10 @@ class Columns:
         for places in self.alike:
             distinct, self.split[places] = np.unique(splits[places], axis=0, return_inverse=True)
             self.distinct.append(distinct)
-        self.divisions, self.layers = cache(partial(divisions, question)), cache(partial(Layers, self))
-        self.checked, self.tables, self.shapes, self.regular, self.alike_traits = {}, {}, {}, {}, {}
+        self.layers, self.known_ways, self.alike_traits = cache(partial(Layers, self)), {}, {}
+        self.checked, self.tables, self.shapes, self.regular = {}, {}, {}, {}
         self.sharings, self.lines, self.known = [], [], None
-        for method in ("counts", "shape", "layout", "works", "buffer_bytes", "sharing", "traits"):
+        for method in ("counts", "layout", "works", "buffer_bytes", "sharing", "traits", "highest_zero"):
             setattr(self, method, cache(getattr(self, method)))
 
     def works(self, alike, recompute, slices):
@@ -163,7 +163,7 @@ class Columns:
     def highest_zero(self, sizes):
         """The highest ZeRO stage that any schedule tries at some sizes."""
         may_gather = any(case.sharding or case.user_defined for case in self.question.cases)
-        return self.divisions(sizes, may_gather)[0][0]
+        return divisions(self.question, sizes, may_gather)[0][0]
 
     def layout(self, sizes, zero, recompute="none"):
         """The layout of candidates; those that differ in their sizes alone are checked once."""
@@ -183,13 +183,12 @@ class Columns:
         places = np.arange(len(self.sizes))
         columns = layers.at(places)
         counts = np.tile([float(numbers[part]) for part, _ in layers.names], (len(places), 1))
-        return self.priced(columns, places, counts, self.shared(self.sharing_of(places, np.full(len(places), zero))))
+        return self.priced(columns, places, counts, self.of_placements([zero] * len(self.placements)))
 
     def least_bytes(self, whole):
         """Lower bounds on the bytes of the most loaded GPU in all sizes: the mean of what does not change."""
         parameters = whole.parameters - whole.expert_parameters, whole.expert_parameters
-        zeros = np.array([self.highest_zero(sizes) for sizes in self.placements])[self.placed]
-        kept = sharded_bytes(parameters, self.shared(self.sharing_of(np.arange(len(zeros)), zeros)))
+        kept = sharded_bytes(parameters, self.of_placements([self.highest_zero(sizes) for sizes in self.placements]))
         pp = np.array([pp for pp, _ in self.size])
         return sum(kept) / pp + self.system.reserve_bytes
 
@@ -224,21 +223,30 @@ class Columns:
         """The numbers of microbatches that occur on some ranks, in order."""
         return sorted({count for ranks, count in self.size if ranks == num_ranks})
 
-    def shape(self, table, zero, layers):
-        """The `Shape` of a table with a ZeRO stage; None if its stages cannot have layers that are divided in a way.
+    def ways(self, table, sizes):
+        """The ways to shard and to divide layers that are tried with a table at some sizes.
 
-        What ZeRO 1 shards makes no difference, and tables with gathers exchange nothing with a microbatch.
+        Returns
+        -------
+        list of (int, int, str, Shape, Schedule)
+            Number, ZeRO stage, division of layers, shape, and the table; those that its stages cannot have are left
+            out. What ZeRO 1 shards makes no difference to stages, and tables with gathers exchange nothing with a
+            microbatch.
         """
-        layout = unchecked(next(iter(self.checked.values())), layers=layers, recompute=None)
-        hides = hides_backward(layout, self.question.system.framework, table)
-        way = hides, zero if zero > 1 and not table.gathers else 1, table.slices
-        of_table = table.placement.shape, table.placement.tobytes(), table.stage_shares.tobytes(), table.has_shards
-        key = *of_table, rank_loads(table).tobytes(), way
-        if key not in self.shapes:
-            self.shapes[key] = None
-            with suppress(CostError):
-                self.shapes[key] = Shape(table, way, stage_layers(table, self.question.model, layout))
-        return self.shapes[key]
+        alike = table, sizes.data_gpus == 1  # on which ways depend
+        if alike not in self.known_ways:
+            self.known_ways[alike], layout = [], unchecked(next(iter(self.checked.values())), recompute=None)
+            hides = hides_backward(layout, self.question.system.framework, table)
+            key = table.placement.shape, table.placement.tobytes(), table.stage_shares.tobytes(), table.has_shards
+            key = *key, hides, table.slices, rank_loads(table).tobytes()
+            for number, (zero, layers) in enumerate(divisions(self.question, sizes, bool(table.gathers))):
+                shared = zero if zero > 1 and not table.gathers else 1
+                with suppress(CostError):
+                    if (*key, shared) not in self.shapes:
+                        cut = self.cut(table, layers, None)
+                        self.shapes[*key, shared] = Shape(table, (hides, shared, table.slices), cut)
+                    self.known_ways[alike].append((number, zero, layers, self.shapes[*key, shared], table))
+        return self.known_ways[alike]
 
     def cut(self, table, layers, times):
         """How a table's layers are divided in a way of a layout, by the `LayerTimes` of many."""
@@ -254,9 +262,9 @@ class Columns:
         self.sharings.append((*numbers, reduction + first, gathering + first))
         return len(self.sharings) - 1
 
-    def sharing_of(self, places, zeros):
-        """The places of the `Sharing` of candidates, from the places of their sizes and their ZeRO stages."""
-        return np.array([*map(self.sharing, self.placed[places].tolist(), zeros.tolist())], dtype=int)
+    def of_placements(self, zeros):
+        """The `Sharing` of all sizes, from the ZeRO stage of each placement."""
+        return self.shared(np.array([*map(self.sharing, range(len(zeros)), zeros)])[self.placed])
 
     def shared(self, numbers):
         """Some `Sharing`, as columns."""
