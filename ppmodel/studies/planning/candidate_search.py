@@ -211,7 +211,7 @@ def fitting_of(question, columns, entries, limits):
     for number, entry in enumerate(entries):
         if table := columns.table(entry.case, entry.place):
             rows = groups.setdefault(table.has_shards, [])
-            rows += [(number, entry, *way) for way in columns.ways(table, entry.sizes)]
+            rows += [(number, entry, *way) for way in columns.ways(table, entry.place)]
     blocks = (rows[first : first + _BLOCK] for rows in groups.values() for first in range(0, len(rows), _BLOCK))
     for rows in blocks:
         priced = Rows(columns, rows, limits)

@@ -136,7 +136,7 @@ class Columns:
     def __init__(self, question, sizes):
         self.question, self.sizes, self.system = question, sizes, question.system.timed
         self.place = {size: place for place, size in enumerate(sizes)}
-        self.size = [question.size(each) for each in sizes]
+        self.size, self.is_alone = [*map(question.size, sizes)], [each.data_gpus == 1 for each in sizes]
         numbers = {}
         self.placed = np.array([numbers.setdefault(each._replace(microbatch_size=1), len(numbers)) for each in sizes])
         self.placements = [*numbers]
@@ -223,8 +223,8 @@ class Columns:
         """The numbers of microbatches that occur on some ranks, in order."""
         return sorted({count for ranks, count in self.size if ranks == num_ranks})
 
-    def ways(self, table, sizes):
-        """The ways to shard and to divide layers that are tried with a table at some sizes.
+    def ways(self, table, place):
+        """The ways to shard and to divide layers that are tried with a table at the sizes in a place.
 
         Returns
         -------
@@ -233,7 +233,7 @@ class Columns:
             out. What ZeRO 1 shards makes no difference to stages, and tables with gathers exchange nothing with a
             microbatch.
         """
-        alike = table, sizes.data_gpus == 1  # on which ways depend
+        alike, sizes = (table, self.is_alone[place]), self.sizes[place]
         if alike not in self.known_ways:
             self.known_ways[alike], layout = [], unchecked(next(iter(self.checked.values())), recompute=None)
             hides = hides_backward(layout, self.question.system.framework, table)

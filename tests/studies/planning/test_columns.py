@@ -13,7 +13,7 @@ from ppmodel.schedules.cases import built
 from ppmodel.simulation import makespans
 from ppmodel.studies.planning import Candidate, asked
 from ppmodel.studies.planning.candidate_search import Limits, Rows, entries_of, is_timed, point_of
-from ppmodel.studies.planning.candidates import all_sizes, divisions
+from ppmodel.studies.planning.candidates import all_sizes
 from ppmodel.studies.planning.columns import Columns
 from ppmodel.studies.points.iteration import memory_of, step_graph
 
@@ -43,7 +43,8 @@ def test_columns_cost_what_points_cost(model, system, gpus, framework, schedules
     columns, random, simulated, rows = Columns(question, all_sizes(question)), Random(0), 0, []
     for entry in random.sample(entries_of(question, columns), 12):
         table = columns.table(entry.case, entry.place)
-        for zero, layers in divisions(question, entry.sizes) if table else ():
+        for way in columns.ways(table, entry.place) if table else ():
+            _, zero, layers, *_ = way
             recompute, limits = random.choice(["none", "selective", "full", 1, 2]), Limits(question)
             slicing = random.choice(SLICINGS[: table.slices])
             ways = zero, recompute, layers, ORDERS[0]
@@ -54,7 +55,7 @@ def test_columns_cost_what_points_cost(model, system, gpus, framework, schedules
             except PPModelError:
                 continue
             before = [row for row in rows[-1:] if row[-1].has_shards == table.has_shards]
-            rows = [*before, *[((0, 0), entry, zero, layers, columns.shape(table, zero, layers), table)] * 2]
+            rows = [*before, *[(0, entry, *way)] * 2]
             fitting, all_rows = Rows(columns, rows, limits), np.arange(len(rows))
             again = recompute if isinstance(recompute, str) else np.full(len(rows), recompute)
             priced = fitting.costs(all_rows, again)
