@@ -102,8 +102,8 @@ def plan_command(words, schedules, fix, rows, explain, launch, out, as_json, csv
     several = plot or given["gpus"] is None or are_many(map(given.get, _LISTS), training)
     for name, value in {"pareto": pareto, "launch": launch}.items():
         if several and value is not None:
-            remedy = f"leave out --{name} or --plot" if plot else "leave it out, or ask one question"
-            raise PPModelError(name, value, "is about one answer to one question", remedy)
+            rule = "is about one answer to one question" + ", unlike --plot" * bool(plot)
+            raise PPModelError(name, value, rule, "leave it out" + ", or ask one question" * (not plot))
 
     def show_best(best):
         sizes = ", ".join(f"{name} {best[name]}" for name in Sizes._fields)

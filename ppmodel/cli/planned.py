@@ -185,7 +185,7 @@ def _explained(plan, row, place):
         near = steps[steps.step.str.match("ep |dispatcher |pp |interleaved|combined") & steps.fits.eq(True)]
         best = near.nsmallest(1, "over").itertuples()
         domain = plan.question.system.nodes.devices_per_node if plan.question.system.nodes else 1
-        where = "inside" if row.ep * (row.etp or row.tp) <= domain else "beyond"
+        where = "inside" if row.ep * (row.etp if row.etp > 0 else row.tp) <= domain else "beyond"
         change = "".join(f"; the best step, {step.step}, changes the time by {step.over:+z.1%}" for step in best)
         yield f"experts are limited by their exchange, {where} an NVLink domain of {domain}{change}"
     for _, step in steps.iterrows():

@@ -244,6 +244,9 @@ def test_models_with_experts_have_a_range_of_their_own(capsys):
     printed = capsys.readouterr().out
     assert "runs of models with experts (megatron_bridge_moe, dgxc_moe, moe_modelzoo) under nemo@26.02" in printed
     assert "experts are limited by their exchange, beyond an NVLink domain of 8; the best step, " in printed
+    question[2] = "gb300"
+    assert main([*question, *given[:2], "--global-batch", "64", *fixed]) == 0
+    assert "experts are limited by their exchange, inside an NVLink domain of 64; the best" in capsys.readouterr().out
 
 
 def test_numbers_behind_a_blank_are_no_schedules(capsys):

@@ -92,6 +92,10 @@ def test_bad_questions_get_one_line(change, capsys, tmp_path, monkeypatch):
     ({"--fix": "pp=2", "--tp": "2", "--cp": "1", "--dp": "1"}, "(4 in all) leaves 4 of 8 GPUs without work"),
     ({"--max-pp": "1", "--max-tp": "1", "--max-cp": "1", "--max-dp": "4"}, "limited; fix and limit less"),
     ({"--gpus": "b200=8"}, "give a number for each of h100"),
+    ({"--tp": "3"}, "--fix = tp=3: must divide 8 GPUs; choose 2 or 4\n"),
+    ({"--tp": "4", "--dp": "4"}, "(16 in all) must divide 8 GPUs; choose 4 or 8 in all\n"),
+    ({"--price": "h100=2,h100=3"}, "must name each system once"),
+    ({"--pareto": "a.png", "--plot": "b.png"}, "unlike --plot; leave it out\n"),
 ], ids=str)  # fmt: skip
 def test_the_line_names_the_reason(change, reason, capsys):
     """What is undefined is not said not to fit, and what was typed has its own name."""
@@ -104,6 +108,14 @@ def test_a_launcher_is_refused_before_the_search(capsys, monkeypatch):
     monkeypatch.setattr("ppmodel.studies.planning.planned", lambda *_, **__: pytest.fail("searched"))
     assert main(["plan", *(word for item in GOOD.items() for word in item), "--launch", "megatorn"]) == 2
     assert "did you mean megatron?" in capsys.readouterr().err
+
+
+def test_failures_are_refused_before_the_search(capsys, monkeypatch):
+    """A time between failures of the whole run, in place of one GPU's, does not cost a search."""
+    monkeypatch.setattr("ppmodel.studies.planning.answer.search", lambda *_, **__: pytest.fail("searched"))
+    asked = GOOD | {"--mtbf": "1s", "--checkpoint-bandwidth": "200 GB/s"}
+    assert main(["plan", *(word for item in asked.items() for word in item)]) == 2
+    assert "give that of one GPU, such as 50000h" in capsys.readouterr().err
 
 
 def test_values_with_a_decimal_point_can_be_fixed(capsys):

@@ -241,6 +241,8 @@ def planned(
     """Find the plan; arguments as in `plan`."""
     question = asked(*arguments, **given)
     training.require_priced([question.system.name])
+    if training.mtbf:
+        training.failures(question.model, question.gpus)  # refuses what no search can mend
     plan = Plan(question, search(question, on_progress, workers, scheduler, resume), training)
     if given.get("links") is not None:
         searched = {(entry.case, entry.sizes.pp): entry.sizes for entry in entries_of(question)}

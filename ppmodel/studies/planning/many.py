@@ -100,7 +100,7 @@ def plans(
     frame = frame_of({name: None for row in rows for name in row}, rows)
     if is_sought and not any(allowed):
         nearest, count = frame.loc[frame.days.idxmin()], frame.days.count()
-        rule = f"allows none of {count} answers: {nearest.gpus} GPUs take {nearest.days:.3g} days"
+        rule = f"allows none of {count} answers: {nearest.gpus} GPUs take {nearest.days:,.4g} days"
         rule += f" for {nearest.money:.4g}" if nearest.get("money", 0) > 0 else ""
         remedy = "give more time, more money or a larger batch"
         raise PPModelError("finish" if training.finish else "budget", None, rule, remedy)

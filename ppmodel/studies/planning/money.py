@@ -208,7 +208,7 @@ def _prices(price):
     named = {name.strip(): value for name, _, value in parts} if parts else named
     is_legal = len(named) >= len(parts) and all(name for name, sign, _ in parts if sign)
     example = "2.5, or h100=2.5,b200=4" if is_legal else "h100=2.5,b200=4"
-    PPModelError.require([("price", price, is_legal, "must name the systems", f"write {example}")])
+    PPModelError.require([("price", price, is_legal, "must name each system once", f"write {example}")])
     return {name: _quantity("price", value, {"": 1.0}, example) for name, value in named.items()}
 
 

@@ -182,8 +182,9 @@ def _rules(question):
         values = {name: fix[name] for name in sizes if name in fix}
         product, named = prod(values.values()), " ".join(f"{name}={value}" for name, value in values.items())
         nearest = sorted(divisors(whole), key=lambda divisor: abs(divisor - product))[:2]
-        remedy = f"choose {' or '.join(map(str, sorted(nearest)))} in all"
-        yield "fix", named, whole % product == 0, f"({product} in all) must divide {text}", remedy
+        several = len(values) > 1
+        rule, remedy = f"({product} in all) " * several + f"must divide {text}", " or ".join(map(str, sorted(nearest)))
+        yield "fix", named, whole % product == 0, rule, f"choose {remedy}{' in all' * several}"
         fills, rule = product == whole or len(values) <= len(MULTIPLIED), f"({product} in all) leaves {whole - product}"
         yield "fix", named, fills, f"{rule} of {text} without work", f"choose {whole} in all, or fix one less"
     of_experts = {f"fix {name}": fix[name] for name in fix if LAYOUT_OPTIONS[name].section.endswith("experts")}

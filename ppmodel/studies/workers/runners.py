@@ -148,11 +148,13 @@ def _begin_worker():
 def _cluster(address):
     """The workers of a Dask scheduler, of which there may be none yet."""
     from distributed import Client
+    from distributed.comm import resolve_address
     from distributed.utils import silence_logging_cmgr
 
     say(f"connecting to {shown(address)}")
     with silence_logging_cmgr(logging.CRITICAL):  # we report errors ourselves, in one line
         try:
+            resolve_address(address)  # a client that cannot read it waits for 20 s to close
             client = Client(address, timeout=_CONNECT_S, set_as_default=False)
         except Exception as error:  # anything that a bad address, network, protocol or version may cause
             rule = f"cannot be reached ({str(error) or cause(error)})"

@@ -132,6 +132,8 @@ def test_workers_are_waited_for(file, tmp_path, capsys, monkeypatch, cluster, ex
 def test_an_address_without_a_scheduler_costs_one_line(file, tmp_path, capsys, monkeypatch, address):
     """Badly written, of an unknown kind, or nobody there."""
     monkeypatch.setattr(runners, "_CONNECT_S", 1)
+    if address in ("nonsense", "foo://127.0.0.1:1"):  # a client that cannot read it complains when it is collected
+        monkeypatch.setattr("distributed.Client", lambda *_, **__: pytest.fail("made a client"))
     code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "r.parquet", "--scheduler", address)
     assert (code, said.count("\n")) == (2, 2)
     assert said.startswith(f"connecting to {address}\nerror: --scheduler = {address}: cannot be reached")
