@@ -65,10 +65,11 @@ def test_it_answers_at_once_and_says_the_command_for_the_rest(path, page):
 
 
 def test_one_far_point_does_not_squeeze_the_picture(tmp_path, monkeypatch, page):
-    """It is at the edge with its name and number, and the others keep their room."""
+    """It is at the edge with its name and number, clear of points, and the others keep their room."""
     row = {"over": 0, "fastest_s": None, "slowest_s": None, "rate": 1, "mfu": 0.4, "fit": "fits", "name": "first"}
     rows = [row | {"seconds": 10, "gib": 50}, row | {"seconds": 11, "gib": 70}]
     far = [row | {"seconds": 100, "gib": 60, "name": "zero 2"}]
+    far += [row | {"seconds": 10.1, "gib": gib, "name": "zero 0"} for gib in (90, 200)]
     answer = {"more": "", "advice": "", "capacity": 80, "rows": rows, "steps": far}
     monkeypatch.setattr(planner, "_answer", lambda *_: answer)
     planner.write_planner(tmp_path / planner.PAGE, SMALL)
@@ -77,6 +78,9 @@ def test_one_far_point_does_not_squeeze_the_picture(tmp_path, monkeypatch, page)
     assert first - second > 100
     assert second > last
     assert page.get_by_text("zero 2: 100 s", exact=True).count() == 1
+    label, point = (page.locator(name).bounding_box() for name in ("text=zero 0: 200 GiB", "#point-3"))
+    assert label["x"] < point["x"] < label["x"] + label["width"]
+    assert label["y"] + label["height"] <= point["y"] + 2
 
 
 def test_the_keyboard_reaches_every_layout(path, page):
