@@ -46,6 +46,8 @@ def test_it_answers_at_once_and_says_the_command_for_the_rest(path, page):
     page.goto(path.as_uri())
     rows = data_of(path)["answers"]["llama3_8b h100 8 32"]["rows"]
     assert page.inner_text("#answer").startswith(f"{rows[0]['name']}: ")
+    assert page.inner_text("#detail").startswith(f"Chosen: {rows[0]['name']}: ")
+    assert "−0.0 %" not in page.inner_text("body")
     assert page.locator("#answers tbody tr").count() == len(rows)
     page.select_option("#gpus", "16")
     assert page.inner_text("#command") == (
