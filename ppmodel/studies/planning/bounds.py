@@ -62,32 +62,20 @@ def traits_of(table):
     -------
     parts : float
         Units of work of a microbatch on a replica, but for slices.
-    slices : int
     is_split : bool
         Whether backwards are split.
+    kinds : list of int
+        The kinds of operations with which forwards share cells.
     alone : ndarray of float, shape (num_stages, 3)
         Shares of forwards, input gradients and weight gradients that have their cells for themselves, so that nothing
         hides their collectives.
-    ends : ndarray of bool, shape (num_stages, 2)
-        Whether those forwards are alone whose microbatches a rank begins with, and whole backwards with which it ends.
-    kinds : list of int
-        The kinds of operations with which forwards share cells.
     """
-    ends = np.ones((table.num_stages, 2), dtype=bool)
     counts = table.class_counts.reshape(2, len(OpKind), *table.placement.shape).sum(axis=2)
-    of_table = table.microbatch_parts / table.num_replicas, table.slices, bool(counts[:, OpKind.W].any())
-    if not table.joined.any():
-        return *of_table, np.ones((table.num_stages, 3)), ends, []
+    occurs = counts.any(axis=2).tolist()
+    kinds = [kind for kind in (OpKind.B, OpKind.I, OpKind.W) if occurs[1][kind]]
     alone, paired = counts[:, _PHASES].sum(axis=2)
-    for place, (of_rank, kind) in enumerate(((table.rank_start[:-1], OpKind.F), (table.rank_start[1:] - 1, OpKind.B))):
-        is_end, of_kind = np.zeros(table.table_microbatches + 1, dtype=bool), np.flatnonzero(table.kind == int(kind))
-        is_end[table.microbatch[of_rank]] = True  # the last for what belongs to none
-        of_end = of_kind[is_end[table.microbatch[of_kind]]]
-        ends[:, place] = len(of_end)
-        ends[table.stage[of_end[table.overlaps[of_end]]], place] = False
-    occurs = counts[1].any(axis=1).tolist()
-    kinds = [kind for kind in (OpKind.B, OpKind.I, OpKind.W) if occurs[kind]]
-    return *of_table, (alone / np.maximum(alone + paired, 1)).T, ends, kinds
+    alone = 1 - paired / np.maximum(alone + paired, 1)
+    return table.microbatch_parts / table.num_replicas, occurs[0][OpKind.W] or occurs[1][OpKind.W], kinds, alone.T
 
 
 def least_share(question, slices):
@@ -96,24 +84,26 @@ def least_share(question, slices):
     return np.where(is_masked | (np.asarray(slices) == 1), 1.0, 0.5)
 
 
-def first_shares(attention_shares, slices):
-    """The least shares of a mean slice's time that first slices take, on any stage and however much is recomputed.
+def first_shares(costs, slices):
+    """The least shares of a mean slice's time that first slices take in layers and their backwards.
 
     A first slice has at least the mean number of tokens, so all but attention takes at least as long as in the mean
-    slice; and its queries meet at least 1 / slices of the mean number of keys. A backward has no more attention than
-    its own and, recomputed, the forward's.
+    slice; and its queries meet at least 1 / slices of the mean number of keys.
 
     Parameters
     ----------
-    attention_shares : ndarray of float, shape (num_candidates,)
-        The largest share of attention in a half of any layer, without recomputation.
+    costs : LayerCosts
+        Of a mean slice.
     slices : int
 
     Returns
     -------
-    ndarray of float, shape (num_candidates,)
+    ndarray of float, shape (num_layers,)
     """
-    return 1 - np.minimum(attention_shares, 1.0) * (1 - 1 / slices)
+    if slices == 1:
+        return np.ones(len(costs.seconds))
+    shares = costs.attention_s[:, :2] / np.maximum(costs.seconds[:, :2].sum(axis=-1), np.finfo(float).tiny)
+    return 1 - np.minimum(shares.max(axis=1), 1.0) * (1 - 1 / slices)
 
 
 def least_held(names, numbers, seconds, kept, again):
@@ -156,7 +146,7 @@ class Spread(NamedTuple):
     Parameters
     ----------
     row, stage : ndarray of int, shape (num_stages,)
-        The candidate of each stage, and the stage's number in it.
+        The candidate of each stage, and its place among the stages of all that are known.
     first : ndarray of int, shape (num_candidates,)
         The first stage of each candidate.
     homes : Homes
@@ -164,6 +154,8 @@ class Spread(NamedTuple):
         The candidate of each rank.
     first_rank : ndarray of int, shape (num_candidates,)
         The first rank of each candidate.
+    alone : ndarray of float, shape (num_stages, 3)
+        From `traits_of`.
     """
 
     row: np.ndarray
@@ -172,6 +164,7 @@ class Spread(NamedTuple):
     homes: Homes
     rank_row: np.ndarray
     first_rank: np.ndarray
+    alone: np.ndarray
 
     def before(self, column):
         """Sums over the stages of a candidate before each stage."""
@@ -183,7 +176,7 @@ class Spread(NamedTuple):
         return np.maximum.reduceat(of_ranks, self.first_rank)
 
 
-def busy_bounds(spread, of_stages, microbatches, first_share, is_split, alone, ends, system, ratios=0.0):
+def busy_bounds(spread, of_stages, microbatches, first_share, is_split, has_pairs, system, ratios=0.0):
     """Lower bounds on the seconds of an iteration.
 
     Parameters
@@ -195,10 +188,8 @@ def busy_bounds(spread, of_stages, microbatches, first_share, is_split, alone, e
         Of each replica of the table.
     first_share : ndarray of float, shape (num_candidates,)
         The least that the first of its parts takes, as a share of the mean.
-    is_split : ndarray of bool, shape (num_candidates,)
-        Whether backwards are split.
-    alone, ends : ndarray, shape (num_stages, 3) and (num_stages, 2)
-        From `traits_of`.
+    is_split, has_pairs : ndarray of bool, shape (num_candidates,)
+        Whether backwards are split; whether there are cells of two operations.
     system : SystemSpec
     ratios : ndarray of float, shape (num_ranks,), optional
         From `least_ratios`.
@@ -214,12 +205,12 @@ def busy_bounds(spread, of_stages, microbatches, first_share, is_split, alone, e
     gradients for last. Cells of two operations may hide collectives.
     """
     computing_s, whole_s = of_stages.parts_s[..., 0], of_stages.parts_s.sum(axis=-1)
-    homes, split, paired = spread.homes, is_split[spread.row], 1 - alone
+    homes, split, alone, paired = spread.homes, is_split[spread.row], spread.alone, 1 - spread.alone
     columns = paired * computing_s, paired * (whole_s - computing_s), alone * whole_s
     each = *(column.sum(axis=-1) for column in columns), whole_s[:, 2] * split
     computing, exchanged, alone_s, late = (microbatches[spread.rank_row] * on_ranks(homes, column) for column in each)
     work = alone_s + np.maximum(_paired_s(computing, exchanged, system), ratios * (computing + exchanged))
-    forward_s, input_s, weight_s = np.where(ends[:, [0, 1, 1]], whole_s, computing_s).T
+    forward_s, input_s, weight_s = np.where(has_pairs[spread.row, None], computing_s, whole_s).T
     first = np.minimum.reduceat(*homes)
     fill, drain = (spread.before(column)[first] for column in (forward_s, input_s + weight_s * ~split))
     before_s, after_s = fill * first_share[spread.rank_row], drain * first_share[spread.rank_row]
@@ -229,17 +220,15 @@ def busy_bounds(spread, of_stages, microbatches, first_share, is_split, alone, e
     return _ROUNDING * (spread.most(until) + spread.most(step))
 
 
-def least_ratios(spread, of_stages, runs, kinds):
+def least_ratios(spread, of_stages, pairs):
     """The least that cells of two operations take on the most loaded rank, as shares of their operations' seconds.
 
     Parameters
     ----------
     spread, of_stages
         As in `busy_bounds`.
-    runs : list of LayerCosts
-        The layers of each candidate.
-    kinds : list of list of OpKind
-        Of each candidate's table, from `traits_of`.
+    pairs : dict of int to (LayerCosts, list of OpKind)
+        Layers of some candidates, and the kinds of their tables from `traits_of`.
 
     Returns
     -------
@@ -248,16 +237,16 @@ def least_ratios(spread, of_stages, runs, kinds):
     """
     halves_s, homes = of_stages.parts_s.sum(axis=-1), spread.homes
     load_s = on_ranks(homes, halves_s.sum(axis=-1))
-    ratios, of_ranks = np.zeros(len(load_s)), np.split(homes.stages, homes.first[1:])
-    for place, ranks in enumerate(np.split(np.arange(len(load_s)), spread.first_rank[1:])):
-        if kinds[place]:
-            rank = ranks[load_s[ranks].argmax()]
-            stages = of_ranks[rank]
-            alike = dict(zip(map(tuple, of_stages.layers[stages].astype(int).tolist()), stages, strict=True))
-            times, (forward_s, *backward_s) = runs[place].pair_times, halves_s.T
-            second_s = {OpKind.B: sum(backward_s), OpKind.I: backward_s[0], OpKind.W: backward_s[1]}
-            ratios[rank] = min(1.0, *(
-                times.seconds(first, kind, second) / (forward_s[one] + second_s[kind][other])
-                for (first, one), kind, (second, other) in product(alike.items(), kinds[place], alike.items())
-            ))  # fmt: skip
+    ratios, ends = np.zeros(len(load_s)), np.append(homes.first, len(homes.stages))
+    for place, (costs, kinds) in pairs.items():
+        first, end = np.searchsorted(spread.rank_row, [place, place + 1])
+        rank = first + load_s[first:end].argmax()
+        stages = homes.stages[ends[rank] : ends[rank + 1]]
+        alike = dict(zip(map(tuple, of_stages.layers[stages].astype(int).tolist()), stages, strict=True))
+        times, (forward_s, *backward_s) = costs.pair_times, halves_s.T
+        second_s = {OpKind.B: sum(backward_s), OpKind.I: backward_s[0], OpKind.W: backward_s[1]}
+        ratios[rank] = min(1.0, *(
+            times.seconds(one, kind, other) / (forward_s[alike[one]] + second_s[kind][alike[other]])
+            for one, kind, other in product(alike, kinds, alike)
+        ))  # fmt: skip
     return ratios

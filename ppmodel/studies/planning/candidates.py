@@ -33,8 +33,6 @@ class SearchEntry(NamedTuple):
         Whether the framework runs the schedule as it is modelled.
     at_least_s : float
         A lower bound on its seconds, from `bounds.mean_bounds`; 0 if there is none.
-    likely_s : float
-        A guess at its seconds, of which the least are tried first.
     place : int
         Of its sizes, in `Columns`.
     """
@@ -43,7 +41,6 @@ class SearchEntry(NamedTuple):
     sizes: Sizes
     is_run: bool
     at_least_s: float
-    likely_s: float
     place: int
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
+from itertools import product
 
 import numpy as np
 
@@ -15,17 +16,20 @@ from ppmodel.clusters.costs.layers import BLOCKS, BUSY, LayerCosts, layer_works,
 from ppmodel.clusters.costs.partition import hides_backward, rank_loads, stage_layers
 from ppmodel.clusters.costs.stage_costs import Stages, StageWork, without_heads
 from ppmodel.clusters.costs.transformer import layer_numbers
+from ppmodel.clusters.memory import homes_of
 from ppmodel.clusters.specs.entries import unchecked
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.schedules import names, small
 from ppmodel.schedules.cases import built
-from ppmodel.studies.planning.bounds import traits_of
+from ppmodel.studies.planning.bounds import first_shares, traits_of
 from ppmodel.studies.planning.candidates import divisions
 
+_ZEROS = 4
 _HIDES_ALL_S = 1e30  # of the last backwards: what they may hide is in no lower bound
 
 
+@lru_cache(2**12)
 def is_regular(case):
     """Return whether all cells of a schedule hold one operation, and backwards are whole or split, in any table."""
     kinds = np.unique(small(case.name).kind) if case.source is None and case.name in names() else ()
@@ -34,21 +38,37 @@ def is_regular(case):
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """All that the stages of candidates depend on beside their sizes.
+    """All that costs and bounds of candidates depend on beside their sizes.
 
     Parameters
     ----------
     table : Schedule
         One with the same stages on the same ranks.
+    like : Schedule
+        One with as many ranks and slices, whose buffers are the same.
     way : (bool, int, int)
         Whether backwards hide collectives, the ZeRO stage, and slices: of `Layers`.
-    cut : StageLayers
-        Its even division.
+    homes : Homes
+    parts, is_split, kinds
+        From `bounds.traits_of`.
+    of_stages : ndarray of float, shape (num_stages, 7)
+        Shares from `bounds.traits_of`; blocks, unless balanced, MTP layers, losses and embeddings as in `StageLayers`.
     """
 
     table: object
+    like: object
     way: tuple
-    cut: object
+    homes: object
+    parts: float
+    is_split: bool
+    kinds: list
+    of_stages: np.ndarray
+
+
+def numbered(values):
+    """The different values, and the number of each value among them."""
+    numbers = {}
+    return numbers, np.array([numbers.setdefault(value, len(numbers)) for value in values])
 
 
 class Layers:
@@ -71,15 +91,12 @@ class Layers:
         Those of each of the sizes, as in `LayerWork`.
     columns : list of ndarray of float, shape (num_sizes, num_names, ...)
         Seconds, bytes and parameters, as in `LayerCosts` and `LayerColumns`; of the seconds of all but kernels and
-        tensor parallelism, the sums.
-    attention_shares : ndarray of float, shape (num_sizes,)
-        The largest share of attention in a half of any layer, if there are slices.
+        tensor parallelism, the sums; then `bounds.first_shares`.
     """
 
     def __init__(self, of_question, *way):
         self.of_question, self.way, self.source, self.columns = of_question, way, {}, None
         self.is_priced, self.run = np.zeros(len(of_question.sizes), dtype=bool), cache(self.run)
-        self.attention_shares = np.zeros(len(of_question.sizes))
 
     def at(self, places):
         """The columns of some sizes."""
@@ -98,16 +115,12 @@ class Layers:
         work = layer_works(question.question.model, work, question.split[places], layouts, placed)
         self.costs = LayerCosts(work, question.system)
         seconds = np.add.reduceat(self.costs.seconds, (0, 1, 2), axis=-1)
-        columns = [column.reshape(len(places), len(self.names), *column.shape[1:])
-                   for column in (seconds, self.costs.bytes, work.sizes.parameters)]  # fmt: skip
+        columns = seconds, self.costs.bytes, work.sizes.parameters, first_shares(self.costs, slices)
+        columns = [column.reshape(len(places), len(self.names), *column.shape[1:]) for column in columns]
         if self.columns is None:
             self.columns = [np.empty((len(self.is_priced), *column.shape[1:])) for column in columns]
         for column, values in zip(self.columns, columns, strict=True):
             column[places] = values
-        if slices > 1:
-            halves_s = np.cumsum(self.costs.attention_s, axis=-1)[:, ::2], self.costs.seconds[:, :2].sum(axis=-1)
-            shares = halves_s[0] / np.maximum(halves_s[1], np.finfo(float).tiny)
-            self.attention_shares[places] = shares.reshape(len(places), -1).max(axis=1)
         self.source |= {place: (self.costs, number, len(places)) for number, place in enumerate(places.tolist())}
         self.is_priced[places] = True
 
@@ -135,11 +148,9 @@ class Columns:
 
     def __init__(self, question, sizes):
         self.question, self.sizes, self.system = question, sizes, question.system.timed
-        self.place = {size: place for place, size in enumerate(sizes)}
         self.size, self.is_alone = [*map(question.size, sizes)], [each.data_gpus == 1 for each in sizes]
-        numbers = {}
-        self.placed = np.array([numbers.setdefault(each._replace(microbatch_size=1), len(numbers)) for each in sizes])
-        self.placements = [*numbers]
+        placements, self.placed = numbered(each._replace(microbatch_size=1) for each in sizes)
+        self.placements = [*placements]
         pp, *splits = np.array([each.sizes(("pp", "microbatch_size", "tp", "cp", "ep", "etp")) for each in sizes]).T
         splits, experts = np.column_stack(splits), question.model.experts
         flags = np.column_stack([splits[:, 1:] > 1, pp > 1, splits[:, 3] == (experts.number if experts else 0)])
@@ -149,21 +160,25 @@ class Columns:
         for places in self.alike:
             distinct, self.split[places] = np.unique(splits[places], axis=0, return_inverse=True)
             self.distinct.append(distinct)
-        self.layers, self.known_ways, self.alike_traits = cache(partial(Layers, self)), {}, {}
-        self.checked, self.tables, self.shapes, self.regular = {}, {}, {}, {}
-        self.sharings, self.lines, self.known = [], [], None
-        for method in ("counts", "layout", "works", "buffer_bytes", "sharing", "traits", "highest_zero"):
+        self.layers, self.checked = cache(partial(Layers, self)), {}
+        self.shapes, self.known_ways, self.alike_tables = {}, {}, {}
+        for method in ("counts", "layout", "works", "buffer_bytes", "first_built"):
             setattr(self, method, cache(getattr(self, method)))
+        may_gather = any(case.sharding or case.user_defined for case in question.cases)
+        highest = [divisions(question, each, may_gather)[0][0] for each in self.placements]
+        self.highest_zero = np.array(highest)[self.placed]  # that any schedule tries
+        sharings, lines = [], []
+        for each, zero in product(self.placements, range(_ZEROS)):
+            layout, of_layout = self.layout(each, zero), {}
+            *numbers, reduction, gathering = sharing_of(question.model, layout, of_layout)
+            sharings.append((*numbers, reduction + len(lines), gathering + len(lines)))
+            lines += [collective_line(kind, group, layout, self.system, copies) for kind, group, copies in of_layout]
+        self.sharings, self.lines = [np.array(column) for column in zip(*sharings, strict=True)], np.array(lines)
 
     def works(self, alike, recompute, slices):
         """The `split_works` of sizes that can be priced at once, sliced in so many parts."""
         some, splits = self.sizes[self.alike[alike][0]], self.distinct[alike] / [slices, 1, 1, 1, 1]
         return split_works(self.question.model, self.layout(some._replace(microbatch_size=1), 1, recompute), splits)
-
-    def highest_zero(self, sizes):
-        """The highest ZeRO stage that any schedule tries at some sizes."""
-        may_gather = any(case.sharding or case.user_defined for case in self.question.cases)
-        return divisions(self.question, sizes, may_gather)[0][0]
 
     def layout(self, sizes, zero, recompute="none"):
         """The layout of candidates; those that differ in their sizes alone are checked once."""
@@ -174,7 +189,7 @@ class Columns:
         return unchecked(self.checked[key], **values, global_batch=self.question.global_batch)
 
     def buffer_bytes(self, place, table):
-        """Bytes of their buffers, on as many ranks as a table has."""
+        """Bytes of the buffers of the sizes in a place."""
         return buffer_bytes(table, self.question.model, self.layout(self.sizes[place], 0))
 
     def whole(self, hides, zero=1):
@@ -183,94 +198,71 @@ class Columns:
         places = np.arange(len(self.sizes))
         columns = layers.at(places)
         counts = np.tile([float(numbers[part]) for part, _ in layers.names], (len(places), 1))
-        return self.priced(columns, places, counts, self.of_placements([zero] * len(self.placements)))
+        return self.priced(columns, places, counts, self.shared(places, zero))
 
     def least_bytes(self, whole):
         """Lower bounds on the bytes of the most loaded GPU in all sizes: the mean of what does not change."""
         parameters = whole.parameters - whole.expert_parameters, whole.expert_parameters
-        kept = sharded_bytes(parameters, self.of_placements([self.highest_zero(sizes) for sizes in self.placements]))
-        pp = np.array([pp for pp, _ in self.size])
-        return sum(kept) / pp + self.system.reserve_bytes
+        kept = sharded_bytes(parameters, self.shared(np.arange(len(self.sizes)), self.highest_zero))
+        return sum(kept) / np.array(self.size)[:, 0] + self.system.reserve_bytes
 
     def least_step_s(self, whole):
         """Lower bounds on the seconds of a whole model's reduction, gathering and optimizer step, in all sizes."""
         reduced_s = np.minimum(self.whole(False, 0).reduction_s, whole.reduction_s + whole.gather_s)
-        is_once = np.array([self.highest_zero(sizes) < 2 for sizes in self.placements])[self.placed]  # an iteration
-        return reduced_s * is_once + whole.optimizer_s
+        return reduced_s * (self.highest_zero < 2) + whole.optimizer_s  # else with every microbatch
 
     def table(self, case, place):
         """A table with the stages of a schedule: of few microbatches, where these change no more than their number."""
-        if id(case) not in self.regular:
-            self.regular[id(case)] = is_regular(case)
-        fewest, (num_ranks, count) = self.regular[id(case)], self.size[place]
-        key = id(case), num_ranks, None if fewest else count
-        if key not in self.tables:
-            self.tables[key] = None
-            for tried in self.counts(num_ranks) if fewest else [count]:
-                with suppress(PPModelError):
-                    self.tables[key] = built(case, num_ranks, tried)
-                    break
-        return self.tables[key]
+        num_ranks, count = self.size[place]
+        return self.first_built(case, num_ranks, self.counts(num_ranks) if is_regular(case) else (count,))
 
-    def traits(self, table):
-        """The `traits_of` a table, the same object for all that have the same."""
-        traits = traits_of(table)
-        parts, slices, is_split, alone, ends, kinds = traits
-        key = parts, slices, is_split, alone.tobytes(), ends.tobytes(), *kinds
-        return self.alike_traits.setdefault(key, traits)
+    def first_built(self, case, num_ranks, counts):
+        """The table of a schedule with the first number of microbatches at which it is defined; None if at none."""
+        for count in counts:
+            with suppress(PPModelError):
+                return built(case, num_ranks, count)
+        return None
 
     def counts(self, num_ranks):
         """The numbers of microbatches that occur on some ranks, in order."""
-        return sorted({count for ranks, count in self.size if ranks == num_ranks})
+        return tuple(sorted({count for ranks, count in self.size if ranks == num_ranks}))
 
     def ways(self, table, place):
         """The ways to shard and to divide layers that are tried with a table at the sizes in a place.
 
         Returns
         -------
-        list of (int, int, str, Shape, Schedule)
-            Number, ZeRO stage, division of layers, shape, and the table; those that its stages cannot have are left
-            out. What ZeRO 1 shards makes no difference to stages, and tables with gathers exchange nothing with a
-            microbatch.
+        list of (int, int, str, Shape)
+            Number, ZeRO stage, division of layers and shape; those that its stages cannot have are left out. What ZeRO
+            1 shards makes no difference to stages, and tables with gathers exchange nothing with a microbatch.
         """
-        alike, sizes = (table, self.is_alone[place]), self.sizes[place]
-        if alike not in self.known_ways:
-            self.known_ways[alike], layout = [], unchecked(next(iter(self.checked.values())), recompute=None)
-            hides = hides_backward(layout, self.question.system.framework, table)
-            key = table.placement.shape, table.placement.tobytes(), table.stage_shares.tobytes(), table.has_shards
-            key = *key, hides, table.slices, rank_loads(table).tobytes()
-            for number, (zero, layers) in enumerate(divisions(self.question, sizes, bool(table.gathers))):
-                shared = zero if zero > 1 and not table.gathers else 1
-                with suppress(CostError):
-                    if (*key, shared) not in self.shapes:
-                        cut = self.cut(table, layers, None)
-                        self.shapes[*key, shared] = Shape(table, (hides, shared, table.slices), cut)
-                    self.known_ways[alike].append((number, zero, layers, self.shapes[*key, shared], table))
-        return self.known_ways[alike]
+        alike = table, self.is_alone[place]
+        if alike in self.known_ways:
+            return self.known_ways[alike]
+        ways = self.known_ways[alike] = []
+        hides = hides_backward(self.layout(self.sizes[0], 0), self.question.system.framework, table)
+        like = self.alike_tables.setdefault((table.num_ranks, table.slices), table)
+        *traits, alone = traits_of(table)
+        arrays = table.placement, table.stage_shares, rank_loads(table), alone
+        key = like, hides, table.has_shards, str(traits), *(array.tobytes() for array in arrays)
+        for number, (zero, layers) in enumerate(divisions(self.question, self.sizes[place], bool(table.gathers))):
+            shared = zero if zero > 1 and not table.gathers else 1
+            with suppress(CostError):
+                if (key, shared) not in self.shapes:
+                    cut, way = self.cut(table, layers, None), (hides, shared, table.slices)
+                    columns = np.column_stack([alone, cut.blocks, cut.mtp, cut.losses, cut.embeddings])
+                    self.shapes[key, shared] = Shape(table, like, way, homes_of(table.placement), *traits, columns)
+                ways.append((number, zero, layers, self.shapes[key, shared]))
+        return ways
 
     def cut(self, table, layers, times):
         """How a table's layers are divided in a way of a layout, by the `LayerTimes` of many."""
-        layout = unchecked(next(iter(self.checked.values())), layers=layers, recompute=None)
+        layout = unchecked(self.layout(self.sizes[0], 0), layers=layers, recompute=None)
         return stage_layers(table, self.question.model, layout, times)
 
-    def sharing(self, placement, zero):
-        """The place of a `Sharing` among all of them; its collectives are added to the lines."""
-        layout, lines = self.layout(self.placements[placement], zero), {}
-        *numbers, reduction, gathering = sharing_of(self.question.model, layout, lines)
-        first, system, self.known = len(self.lines), self.system, None
-        self.lines += [collective_line(kind, group, layout, system, copies) for kind, group, copies in lines]
-        self.sharings.append((*numbers, reduction + first, gathering + first))
-        return len(self.sharings) - 1
-
-    def of_placements(self, zeros):
-        """The `Sharing` of all sizes, from the ZeRO stage of each placement."""
-        return self.shared(np.array([*map(self.sharing, range(len(zeros)), zeros)])[self.placed])
-
-    def shared(self, numbers):
-        """Some `Sharing`, as columns."""
-        if self.known is None:
-            self.known = [np.array(column) for column in zip(*self.sharings, strict=True)], np.array(self.lines)
-        return Sharing(*(column[numbers] for column in self.known[0]))
+    def shared(self, places, zero):
+        """The `Sharing` of the sizes in some places, by their ZeRO stages, as columns."""
+        return Sharing(*(column[self.placed[places] * _ZEROS + zero] for column in self.sharings))
 
     def priced(self, columns, row, counts, sharing, cut=None, chunks=1.0, without=()):
         """The `Stages` of many candidates, one after another; reductions that computation may hide are left out.
@@ -292,11 +284,11 @@ class Columns:
             Layers of a model whose output layer is divided.
         """
         index = row[:, None] * counts.shape[1] + np.arange(counts.shape[1])
-        seconds, of_layers, parameters = (column.reshape(-1, *column.shape[2:]) for column in columns)
+        seconds, of_layers, parameters = (column.reshape(-1, *column.shape[2:]) for column in columns[:3])
         work = StageWork(counts, index, None, None, None, chunks, sharing)
         parts_s, (dense, experts) = work.parts_s(seconds, self.system), work.parameters(parameters)
         held = work.bytes(without_heads(of_layers, without) if without else of_layers)
-        how = sharing, self.known[1], self.system
+        how = sharing, self.lines, self.system
         reduced_s = reduction_s((dense, experts), _HIDES_ALL_S, *how)
         gathered_s = gather_s((dense, experts), parts_s[..., 0, BUSY].sum(axis=-1), *how)
         step_s = reduced_s, gathered_s, work.optimizer_s((dense, experts), self.system)

@@ -12,9 +12,10 @@ from ppmodel.errors import PPModelError
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import makespans
 from ppmodel.studies.planning import Candidate, asked
-from ppmodel.studies.planning.candidate_search import Limits, Rows, entries_of, is_timed, point_of
+from ppmodel.studies.planning.candidate_search import Limits, entries_of
 from ppmodel.studies.planning.candidates import all_sizes
 from ppmodel.studies.planning.columns import Columns
+from ppmodel.studies.planning.fitting import Rows, is_timed, point_of
 from ppmodel.studies.points.iteration import memory_of, step_graph
 
 COLUMNS = (
@@ -54,7 +55,7 @@ def test_columns_cost_what_points_cost(model, system, gpus, framework, schedules
                 costs = point.costs_of(whole)
             except PPModelError:
                 continue
-            before = [row for row in rows[-1:] if row[-1].has_shards == table.has_shards]
+            before = [row for row in rows[-1:] if row[-1].table.has_shards == table.has_shards]
             rows = [*before, *[(0, entry, *way)] * 2]
             fitting, all_rows = Rows(columns, rows, limits), np.arange(len(rows))
             again = recompute if isinstance(recompute, str) else np.full(len(rows), recompute)
@@ -68,12 +69,12 @@ def test_columns_cost_what_points_cost(model, system, gpus, framework, schedules
             np.testing.assert_allclose(priced.stages.parts_s[of_last, :, :2], costs.stages.parts_s[..., :2], rtol=1e-12)
             graph = step_graph(point.graph, point.layout.overlap_gradients)
             seconds = makespans(graph, [point.costs])[0]
-            assert max(entry.at_least_s, fitting.paired_bounds(all_rows, again)[-1]) <= seconds
+            assert max(entry.at_least_s, fitting.bounds(priced, fitting.has_pairs)[-1]) <= seconds
             if is_timed(columns, entry, slicing):
                 simulated += bool(schedules)
                 continue
             peak_bytes = memory_of(point).total.max()
-            assert fitting.peaks(all_rows, priced, again)[-2:] == pytest.approx(peak_bytes, rel=1e-12)
+            assert fitting.peaks(priced)[-2:] == pytest.approx(peak_bytes, rel=1e-12)
             fitting.most_s = np.full(len(rows), seconds)
             assert fitting.least_bytes(priced)[-1] <= peak_bytes * (1 + 1e-9)
             if recompute != "selective":
