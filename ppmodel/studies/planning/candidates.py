@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ppmodel.clusters.costs import check_layout
 from ppmodel.clusters.specs.available import highest_zero, orders_of
-from ppmodel.clusters.specs.layout import STAGE_GROUPS
+from ppmodel.clusters.specs.layout import ORDERS, STAGE_GROUPS
 from ppmodel.clusters.specs.lengths import SLICINGS
 from ppmodel.errors import PPModelError
 from ppmodel.given import as_list
@@ -187,10 +187,13 @@ def orders(question, sizes, zero):
     """The orders of dimensions over GPUs that are tried at some sizes; two only where links make a difference.
 
     Replicas inside ranks of the pipeline, or the other way round, is the same where neither is within a node. What
-    ZeRO 2 and 3 exchange with every microbatch stays within nodes as far as it can.
+    ZeRO 2 and 3 exchange with every microbatch stays within nodes as far as it can. Replicas outside ranks leave
+    experts the GPUs of a stage alone.
     """
     nodes, within = question.system.nodes, sizes.stage_gpus
     is_alike = nodes is None or 1 in (sizes.pp, sizes.dp) or not within % nodes.devices_per_node
     are_apart = question.model.experts is not None and sizes.ep * sizes.etp != within
     tried = question.tried("order", orders_of(question.system.framework.packaged))
-    return tried[:1] if is_alike or are_apart or zero > 1 or question.gpus <= nodes.devices_per_node else tried
+    if are_apart and sizes.dp > 1:  # as `check_layout` says
+        tried = [order for order in tried if order == ORDERS[0]]
+    return tried[:1] if is_alike or zero > 1 or question.gpus <= nodes.devices_per_node else tried

@@ -14,7 +14,7 @@ from refusals import refused
 import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.cli.planned import answer_text
-from ppmodel.clusters.specs import ORDERS, load_framework, load_system
+from ppmodel.clusters.specs import ORDERS, load_framework, load_model, load_system
 from ppmodel.clusters.specs.available import error_of_differences
 from ppmodel.clusters.specs.layout import DISPATCHERS, LAYOUT_KEYWORDS
 from ppmodel.clusters.specs.lengths import SLICINGS
@@ -259,6 +259,20 @@ def test_recomputing_more_so_that_a_layout_is_not_tight_is_tried():
     best = frame.iloc[0]
     assert best.fit == "fits"
     assert (best.tp, best.dp, int(best.recompute)) == (tight.tp, tight.dp, int(tight.recompute) + 1)
+
+
+def test_a_number_of_recomputed_layers_may_be_fixed():
+    """Also where cells hold two operations."""
+    frame = pp.plan(**SMALL, schedules="dualpipev", fix={"recompute": 2, "pp": 2, "microbatch_size": 1}, within=1)
+    assert {*frame.recompute} == {"2"}
+
+
+def test_a_fixed_order_leaves_out_what_it_refuses():
+    """Ranks inside replicas leave experts the GPUs of a stage; what else has the same table keeps its time."""
+    fix = {"order": ORDERS[1], "pp": 1, "tp": 2, "cp": 1, "microbatch_size": 1}
+    given = {"gpus": 4, "global_batch": 8, "schedules": "1f1b", "fix": fix, "within": 1}
+    frame = pp.plan(replace(load_model("qwen3_30b_a3b"), blocks=4), "h100", **given)
+    assert {(row.ep, row.etp or row.tp) for row in frame.itertuples()} == {(2, 1), (1, 2)}
 
 
 def test_what_may_be_crowded_counts_as_tight():
