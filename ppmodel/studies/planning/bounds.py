@@ -11,7 +11,7 @@ from ppmodel.clusters.memory import Homes, on_ranks
 from ppmodel.ops import OpKind
 from ppmodel.schedules import names, small
 
-_ROUNDING = 1 - 1e-9  # also of sums over many candidates
+ROUNDING = 1 - 1e-9  # also of sums over many candidates
 _PHASES = np.array([[OpKind.F, OpKind.F], [OpKind.B, OpKind.I], [OpKind.B, OpKind.W]])
 
 
@@ -176,7 +176,7 @@ class Spread(NamedTuple):
         return np.maximum.reduceat(of_ranks, self.first_rank)
 
 
-def busy_bounds(spread, of_stages, microbatches, first_share, is_split, has_pairs, system, ratios=0.0):
+def busy_bounds(spread, of_stages, microbatches, first_share, is_split, has_pairs, hides, system, ratios=0.0):
     """Lower bounds on the seconds of an iteration.
 
     Parameters
@@ -188,8 +188,9 @@ def busy_bounds(spread, of_stages, microbatches, first_share, is_split, has_pair
         Of each replica of the table.
     first_share : ndarray of float, shape (num_candidates,)
         The least that the first of its parts takes, as a share of the mean.
-    is_split, has_pairs : ndarray of bool, shape (num_candidates,)
-        Whether backwards are split; whether there are cells of two operations.
+    is_split, has_pairs, hides : ndarray of bool, shape (num_candidates,)
+        Whether backwards are split; whether there are cells of two operations; whether a rank reduces the gradients of
+        a stage while it computes others.
     system : SystemSpec
     ratios : ndarray of float, shape (num_ranks,), optional
         From `least_ratios`.
@@ -214,10 +215,11 @@ def busy_bounds(spread, of_stages, microbatches, first_share, is_split, has_pair
     first = np.minimum.reduceat(*homes)
     fill, drain = (spread.before(column)[first] for column in (forward_s, input_s + weight_s * ~split))
     before_s, after_s = fill * first_share[spread.rank_row], drain * first_share[spread.rank_row]
-    last_s = of_stages.reduction_s, of_stages.gather_s + of_stages.optimizer_s
-    reduced, step = (on_ranks(homes, column) for column in last_s)
+    step = on_ranks(homes, of_stages.gather_s + of_stages.optimizer_s)
+    every, least = (on_ranks(homes, of_stages.reduction_s, combine) for combine in (np.add, np.minimum))
+    reduced = np.where(hides[spread.rank_row], least, every)
     until = before_s + np.maximum(work + reduced, work - late + after_s)
-    return _ROUNDING * (spread.most(until) + spread.most(step))
+    return ROUNDING * (spread.most(until) + spread.most(step))
 
 
 def least_ratios(spread, of_stages, pairs):

@@ -116,7 +116,7 @@ def entries_of(question, columns=None):
     alone, parts = np.array([sizes.ep > 1 and sizes.stage_gpus == 1 for sizes in columns.sizes], dtype=int), []
     for number, (num_ranks, case) in enumerate(listed):
         places, bound = np.flatnonzero(fits & (pp == num_ranks)), bounds.bound_of(case)
-        share = 0.0 if bound is None else bounds.least_share(question, small(case.name).slices)
+        share = 0.0 if bound is None else bounds.ROUNDING * bounds.least_share(question, small(case.name).slices)
         is_run = [case.user_defined or runs_as_modelled(case.name, framework, way, num_ranks) for way in (False, True)]
         of_case = np.full(len(places), number), places, np.array(is_run)[alone[places]]
         parts.append((*of_case, seconds[bound or 0, places] * share, likely[bound or 0, places]))

@@ -153,8 +153,9 @@ class Columns:
         self.placements = [*placements]
         pp, *splits = np.array([each.sizes(("pp", "microbatch_size", "tp", "cp", "ep", "etp")) for each in sizes]).T
         splits, experts = np.column_stack(splits), question.model.experts
-        flags = np.column_stack([splits[:, 1:] > 1, pp > 1, splits[:, 3] == (experts.number if experts else 0)])
-        _, self.alike_of = np.unique(flags @ (1 << np.arange(flags.shape[1])), return_inverse=True)
+        most = np.minimum(splits[:, 3], question.fixed.get("expert_imbalance", 1))
+        flags = np.column_stack([splits[:, 1:] > 1, pp > 1, splits[:, 3] == (experts.number if experts else 0), most])
+        _, self.alike_of = np.unique(flags, axis=0, return_inverse=True)
         self.alike = [np.flatnonzero(self.alike_of == number) for number in range(self.alike_of.max() + 1)]
         self.split, self.distinct = np.empty(len(sizes), dtype=int), []
         for places in self.alike:

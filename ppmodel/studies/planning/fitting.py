@@ -149,6 +149,8 @@ class Rows:
         self.has_shards, self.slicing = self.shapes[0].table.has_shards, self.question.tried("slicing", SLICINGS)[0]
         places, is_run = [entry.place for entry in self.entries], [entry.is_run for entry in self.entries]
         self.place, self.zero = np.array(places), np.array(zeros)
+        self.hides = columns.shared(self.place, self.zero).overlap_gradients
+        self.are_equal = self.question.fixed.get("lengths", "equal") == "equal"
         tables = (shape.like for shape in self.shapes)
         self.buffers = np.array([*map(columns.buffer_bytes, places, tables)])
         self.ways, self.way = numbered(shape.way for shape in self.shapes)
@@ -170,7 +172,8 @@ class Rows:
         home_row, home, first_home = self.homes.of(rows)
         rank_row, rank, first_rank = self.ranks.of(rows)
         homes = Homes(self.homes.values[home] + first[home_row], self.ranks.values[rank] + first_home[rank_row])
-        return bounds.Spread(row, stage, first, homes, rank_row, first_rank, self.stages.values[stage, :3])
+        alone = self.stages.values[stage, :3]  # of unequal lengths, perhaps the shortest
+        return bounds.Spread(row, stage, first, homes, rank_row, first_rank, alone if self.are_equal else alone // 1)
 
     def layers_of(self, way, recompute):
         """The `Layers` of a way of shapes: in full recomputed layers stand beside others, to be counted."""
@@ -205,8 +208,7 @@ class Rows:
         persistent = sharded_bytes((priced.parameters - priced.expert_parameters, priced.expert_parameters), sharing)
         everywhere = self.buffers[distinct][spread.rank_row], columns.system.reserve_bytes
         others = held_on_ranks(spread.homes, priced, np.zeros(len(spread.rank_row)), persistent, *everywhere).total
-        is_alike = self.question.fixed.get("lengths", "equal") == "equal" and not self.has_shards
-        first_share = of_layers[-1].min(axis=1) * is_alike
+        first_share = of_layers[-1].min(axis=1) * (self.are_equal and not self.has_shards)
         return Costs(rows, recompute, distinct, places, spread, priced, others, first_share)
 
     def divided(self, rows, mode):
@@ -229,8 +231,9 @@ class Rows:
             shape = self.shapes[rows[place]]
             pairs[place] = self.layers_of(shape.way, costs.recompute).run(int(self.place[rows[place]])), shape.kinds
         ratios = bounds.least_ratios(costs.spread, costs.stages, pairs) if pairs else 0.0
-        each = self.microbatches[rows], costs.first_share, self.is_split[rows], self.has_pairs[rows]
-        return bounds.busy_bounds(costs.spread, costs.stages, *each, self.question.system, ratios)[costs.places]
+        flags = self.is_split[rows], self.has_pairs[rows], self.hides[rows]
+        each = self.microbatches[rows], costs.first_share, *flags, self.question.system, ratios
+        return bounds.busy_bounds(costs.spread, costs.stages, *each)[costs.places]
 
     @property
     def holds_long(self):
@@ -299,14 +302,15 @@ class Rows:
         counts = np.array([numbers[part] * (mode != "full") for part, mode in layers.names])
         layers_s = np.where(self.has_pairs[at][:, None, None], seconds[..., 0], seconds.sum(axis=-1)).sum(axis=-1)
         share = self.homes.count[at] / self.stages.count[at] / self.ranks.count[at]  # of a rank in all replicas' work
-        spare_s = self.most_s[at] / (self.microbatches[at] * share) - layers_s @ counts
+        most_s = self.most_s[at] / bounds.ROUNDING
+        spare_s = most_s / (self.microbatches[at] * share) - layers_s @ counts
         added_s = [layers_s[:, place] - layers_s[:, place + 1] for place, (part, mode) in enumerate(layers.names)
                    if mode == "full" and part != "mtp" and numbers[part]]  # fmt: skip
         again = np.floor(spare_s / np.maximum(np.min(added_s, axis=0), 1e-12)) if added_s else np.zeros(len(at))
         held = bounds.least_held(layers.names, numbers, seconds[:, :, :2, 0].sum(axis=-1), of_layers[..., 0], again)
         sharing = self.columns.shared(self.place[at], self.zero[at])
         kept = sum(sharded_bytes(np.einsum("nlp,l->pn", parameters, counts), sharing))
-        of_rank = (held * self.microbatches[at] / self.most_s[at] + kept) * share + self.buffers[at]
+        of_rank = (held * self.microbatches[at] / most_s + kept) * share + self.buffers[at]
         capacity_bytes = self.question.system.memory_capacity_bytes - self.question.system.reserve_bytes
         return rows[((spare_s >= 0) & (of_rank <= capacity_bytes))[places]]
 

@@ -6,6 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from ppmodel.clusters.specs import load_model
 from ppmodel.clusters.specs.layout import ORDERS
 from ppmodel.clusters.specs.lengths import SLICINGS
 from ppmodel.errors import PPModelError
@@ -34,6 +35,9 @@ _DIVIDED, _SLICED = ["vocab-1f1b", "interlaced"], ["seq1f1b"]
     ("llama3_8b", "h100", 16, "megatron", _SLICED, {}), ("deepseek_v2", "b200_simumax", 64, None, _SLICED, {}),
     ("zero_bubble_1_5b", "a100", 8, "nanotron", _SLICED, {}),
     ("llama3_8b", "h100", 8, None, _SLICED, {"causal": False}),
+    ("qwen3_30b_a3b", "gb300", 16, "deepspeed", ["1f1b"], {"expert_imbalance": 3.0, "tp": 1}),
+    ("moonlight_16b_a3b", "gb300", 4, "megatron", ["combined-1f1b"], {"lengths": "4,1,1", "pp": 1}),
+    (replace(load_model("nemotron4_340b"), blocks=8), "a100", 8, "nemo", ["zb-v"], {"pp": 2}),
 ])  # fmt: skip
 def test_columns_cost_what_points_cost(model, system, gpus, framework, schedules, fixed):
     """Every column of stages and the bytes to 1e-12; no simulation is below the bounds of time and memory."""
