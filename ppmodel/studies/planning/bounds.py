@@ -15,12 +15,6 @@ ROUNDING = 1 - 1e-9  # also of sums over many candidates
 _PHASES = np.array([[OpKind.F, OpKind.F], [OpKind.B, OpKind.I], [OpKind.B, OpKind.W]])
 
 
-@cache
-def _has_pairs(name):
-    """Return whether a schedule has cells of two operations."""
-    return bool(small(name).joined.any())
-
-
 def _paired_s(computing_s, exchanged_s, system):
     """The least seconds of cells of two operations: neither stream has less work, and each slows the other down."""
     shorter, longer = np.sort([computing_s, exchanged_s], axis=0)
@@ -52,7 +46,7 @@ def bound_of(case):
     """The place of a schedule's bound in `mean_bounds`; None if it has none."""
     if case.name not in names() or case.user_entry or "concat" in dict(case.options):  # two microbatches
         return None
-    return int(_has_pairs(case.name))
+    return int(small(case.name).joined.any())
 
 
 def traits_of(table):

@@ -9,6 +9,7 @@ from itertools import chain, islice, pairwise
 
 import numpy as np
 
+from ppmodel.clusters.costs.data_parallel import sharded_bytes
 from ppmodel.clusters.specs.available import runs_as_modelled
 from ppmodel.clusters.specs.recompute import tried_ways
 from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
@@ -17,7 +18,7 @@ from ppmodel.schedules import small
 from ppmodel.simulation import makespans
 from ppmodel.studies.planning import bounds
 from ppmodel.studies.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions
-from ppmodel.studies.planning.columns import Columns
+from ppmodel.studies.planning.columns import Columns, numbered
 from ppmodel.studies.planning.fitting import fitting_of, point_of
 from ppmodel.studies.points.iteration import memory_of, step_graph
 from ppmodel.studies.points.margin import memory_margin
@@ -101,8 +102,12 @@ def entries_of(question, columns=None):
         value = ", ".join(f"{name}={value}" for name, value in question.fixed.items()) or "nothing"
         raise PPModelError("fix", value, rule, "fix fewer chunks or ranks, or name other schedules")
     whole, split = columns.whole(True), columns.whole(False)
-    seconds = (bounds.mean_bounds(whole, split, question.system) * microbatches + columns.least_step_s(split)) / pp
-    kept_bytes, whole_bytes = columns.least_bytes(split), split.activation_bytes
+    reduced_s = np.minimum(columns.whole(False, 0).reduction_s, split.reduction_s + split.gather_s)
+    step_s = reduced_s * (columns.highest_zero < 2) + split.optimizer_s  # from ZeRO 2 on with every microbatch
+    seconds = (bounds.mean_bounds(whole, split, question.system) * microbatches + step_s) / pp
+    parameters = split.parameters - split.expert_parameters, split.expert_parameters
+    kept = sharded_bytes(parameters, columns.shared(columns.places, columns.highest_zero))
+    kept_bytes, whole_bytes = sum(kept) / pp + question.system.reserve_bytes, split.activation_bytes
     fits = kept_bytes <= capacity
     if not fits.any():
         reserve = question.system.reserve_bytes
@@ -113,20 +118,20 @@ def entries_of(question, columns=None):
         raise NothingFitsError("memory_limit", f"{capacity / 2**30:.3g} GiB", rule, remedy)
     again = 1 + np.clip((kept_bytes + whole_bytes - capacity) / whole_bytes, 0, 1) / 3  # what does not fit, recomputed
     likely = seconds * again * (1 + (pp - 1) / microbatches)
-    alone, parts = np.array([sizes.ep > 1 and sizes.stage_gpus == 1 for sizes in columns.sizes], dtype=int), []
-    for number, (num_ranks, case) in enumerate(listed):
-        places, bound = np.flatnonzero(fits & (pp == num_ranks)), bounds.bound_of(case)
+    first, of_cases, groups = question.cases[0].name if len(question.cases) == 1 else "1f1b", [], []
+    for num_ranks, case in listed:
+        bound, has_many = bounds.bound_of(case), dict(case.options).get("chunks", 2) > 2
         share = 0.0 if bound is None else bounds.ROUNDING * bounds.least_share(question, small(case.name).slices)
         is_run = [case.user_defined or runs_as_modelled(case.name, framework, way, num_ranks) for way in (False, True)]
-        of_case = np.full(len(places), number), places, np.array(is_run)[alone[places]]
-        parts.append((*of_case, seconds[bound or 0, places] * share, likely[bound or 0, places]))
-    number, place, is_run, least_s, likely_s = map(np.concatenate, zip(*parts, strict=True))
-    first = question.cases[0].name if len(question.cases) == 1 else "1f1b"
-    others = np.array([case.name != first for _, case in listed])[number]
-    keys = [(dict(case.options).get("chunks", 2) > 2, case.name, num_ranks) for num_ranks, case in listed]
-    group = np.array([*map(sorted({*keys}).index, keys)])[number]
-    has_many = np.array([has_many for has_many, *_ in keys])[number]
+        of_cases.append((bound or 0, share, *is_run, has_many, case.name != first))
+        groups.append((num_ranks, case.name, has_many))
+    number, place = np.nonzero(fits & (pp == np.array([[num_ranks] for num_ranks, _ in listed])))
+    bound, share, is_run, is_run_alone, has_many, others = np.array(of_cases).T[:, number]
+    alone = np.array([sizes.ep > 1 and sizes.stage_gpus == 1 for sizes in columns.sizes])[place]
+    least_s, likely_s = seconds[bound.astype(int), place] * share, likely[bound.astype(int), place]
+    group = numbered(groups)[1][number]
     order = _in_turn(np.lexsort((number, place, likely_s, others)), group, has_many, pp[place])
+    is_run = np.where(alone, is_run_alone, is_run).astype(bool)
     rows = zip(*(column[order].tolist() for column in (number, place, is_run, least_s)), strict=True)
     return [SearchEntry(listed[number][1], columns.sizes[place], *more, place) for number, place, *more in rows]
 
@@ -238,8 +243,8 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
     prepare(10**7)  # operations: enough that compiled code is worth loading
     here, candidates, kept = _Search(question), {}, nullcontext()
     _latest[:], limits = [here], here.limits
-    numbered = ((number, *rows) for number, rows in enumerate(here.chunks))
-    tasks = (task for task in numbered if task[0] not in candidates and here.wanted(*task[1:]))
+    chunks = ((number, *ends) for number, ends in enumerate(here.chunks))
+    tasks = (task for task in chunks if task[0] not in candidates and here.wanted(*task[1:]))
 
     if resume is not None:
         require_installed(pyarrow="sweep", filelock="sweep")

@@ -11,7 +11,7 @@ import numpy as np
 
 from ppmodel.clusters.costs import buffer_bytes
 from ppmodel.clusters.costs.collectives import collective_line
-from ppmodel.clusters.costs.data_parallel import Sharing, gather_s, reduction_s, sharded_bytes, sharing_of
+from ppmodel.clusters.costs.data_parallel import Sharing, gather_s, reduction_s, sharing_of
 from ppmodel.clusters.costs.layers import BLOCKS, BUSY, LayerCosts, layer_works, split_works
 from ppmodel.clusters.costs.partition import hides_backward, rank_loads, stage_layers
 from ppmodel.clusters.costs.stage_costs import Stages, StageWork, without_heads
@@ -148,6 +148,7 @@ class Columns:
 
     def __init__(self, question, sizes):
         self.question, self.sizes, self.system = question, sizes, question.system.timed
+        self.places = np.arange(len(sizes))
         self.size, self.is_alone = [*map(question.size, sizes)], [each.data_gpus == 1 for each in sizes]
         placements, self.placed = numbered(each._replace(microbatch_size=1) for each in sizes)
         self.placements = [*placements]
@@ -195,22 +196,10 @@ class Columns:
 
     def whole(self, hides, zero=1):
         """The `Stages` of the whole model as one stage, in all sizes and without recomputation."""
-        layers, numbers = self.layers("none", hides, 1, 1), layer_numbers(self.question.model)
-        places = np.arange(len(self.sizes))
+        layers, numbers, places = self.layers("none", hides, 1, 1), layer_numbers(self.question.model), self.places
         columns = layers.at(places)
         counts = np.tile([float(numbers[part]) for part, _ in layers.names], (len(places), 1))
         return self.priced(columns, places, counts, self.shared(places, zero))
-
-    def least_bytes(self, whole):
-        """Lower bounds on the bytes of the most loaded GPU in all sizes: the mean of what does not change."""
-        parameters = whole.parameters - whole.expert_parameters, whole.expert_parameters
-        kept = sharded_bytes(parameters, self.shared(np.arange(len(self.sizes)), self.highest_zero))
-        return sum(kept) / np.array(self.size)[:, 0] + self.system.reserve_bytes
-
-    def least_step_s(self, whole):
-        """Lower bounds on the seconds of a whole model's reduction, gathering and optimizer step, in all sizes."""
-        reduced_s = np.minimum(self.whole(False, 0).reduction_s, whole.reduction_s + whole.gather_s)
-        return reduced_s * (self.highest_zero < 2) + whole.optimizer_s  # else with every microbatch
 
     def table(self, case, place):
         """A table with the stages of a schedule: of few microbatches, where these change no more than their number."""

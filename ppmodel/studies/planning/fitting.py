@@ -151,8 +151,7 @@ class Rows:
         self.place, self.zero = np.array(places), np.array(zeros)
         self.hides = columns.shared(self.place, self.zero).overlap_gradients
         self.are_equal = self.question.fixed.get("lengths", "equal") == "equal"
-        tables = (shape.like for shape in self.shapes)
-        self.buffers = np.array([*map(columns.buffer_bytes, places, tables)])
+        self.buffers = np.array([*map(columns.buffer_bytes, places, (shape.like for shape in self.shapes))])
         self.ways, self.way = numbered(shape.way for shape in self.shapes)
         self.stages = _Parts(shape.of_stages for shape in self.shapes)
         self.homes, self.ranks = (_Parts(getattr(shape.homes, name) for shape in self.shapes) for name in Homes._fields)
@@ -224,10 +223,10 @@ class Rows:
             blocks[stages] = self.columns.cut(shape.table, "balanced", times).blocks
         return blocks
 
-    def bounds(self, costs, are_exact=()):
-        """Lower bounds on the seconds of rows; of some also by what cells of two operations take at least."""
+    def bounds(self, costs, paired=()):
+        """Lower bounds on the seconds of rows; where a mask says so, also by what cells of two operations take."""
         rows, pairs = costs.distinct, {}
-        for place in {*costs.places[are_exact].tolist()} if len(are_exact) else ():
+        for place in {*costs.places[paired].tolist()} if len(paired) else ():
             shape = self.shapes[rows[place]]
             pairs[place] = self.layers_of(shape.way, costs.recompute).run(int(self.place[rows[place]])), shape.kinds
         ratios = bounds.least_ratios(costs.spread, costs.stages, pairs) if pairs else 0.0
