@@ -247,7 +247,7 @@ class Columns:
 
     def cut(self, table, layers, times):
         """How a table's layers are divided in a way of a layout, by the `LayerTimes` of many."""
-        layout = unchecked(self.layout(self.sizes[0], 0), layers=layers, recompute=None)
+        layout = unchecked(self.layout(self.sizes[0], 0), layers=layers, recompute=None, offload=0.0)
         return stage_layers(table, self.question.model, layout, times)
 
     def shared(self, places, zero):

@@ -154,6 +154,14 @@ def test_what_is_offloaded_leaves_room():
         planned(**given | {"fix": {"pp": 4, "cp": 1}})
 
 
+def test_as_many_layers_are_offloaded_as_any_division_has():
+    """Balanced, a stage has two of four layers; even, one."""
+    given = {"gpus": 2, "global_batch": 4, "schedules": "interleaved-1f1b:chunks=2", "within": 1}
+    fix = {"pp": 2, "offload": 2, "microbatch_size": 1}
+    frame = pp.plan(replace(load_model("llama3_8b"), blocks=4), "h200", fix=fix, **given)
+    assert {*frame.layers} == {"balanced"}
+
+
 def test_ties_are_counted_and_the_simplest_is_named(capsys):
     """What differs from the first by less than differences are off; and why the first is not the fastest."""
     question = ["--model", "llama3_8b", "--system", "h100", "--gpus", "8", "--global-batch", "16", "--within", "0.3"]
