@@ -288,9 +288,9 @@ def test_killed_processes_leave_none(victim):
     os.kill(ranks[1] if victim == "a rank" else process.pid, signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
     if victim == "a rank":
-        assert (process.returncode, errors.splitlines()) == (
-            2, ["error: rank 1 was killed by SIGKILL; see whether memory suffices"],
-        )  # fmt: skip
+        lines = [line for line in errors.splitlines() if " so far: " not in line]  # on a busy machine
+        assert lines == ["error: rank 1 was killed by SIGKILL; see whether memory suffices"]
+        assert process.returncode == 2
     for _ in range(100):
         if not any(Path(f"/proc/{rank}").exists() for rank in ranks):
             return

@@ -51,7 +51,7 @@ class Limits:
     """
 
     def __init__(self, question):
-        self.within, self.best, self.comfortable = question.within, {}, {}
+        self.question, self.within, self.best, self.comfortable = question, question.within, {}, {}
         share = question.system.framework.slow_above_memory_share
         self.comfortable_bytes = question.system.memory_capacity_bytes * (share or 1 - memory_margin())
 
@@ -206,10 +206,11 @@ class _Search:
 _latest = []
 
 
-def candidates_of(question, first, last):
-    """The candidates of some entries of a question, in any process; as `sweep.rows.compute_rows`."""
-    if not (_latest and _latest[0].question == question):
-        _latest[:] = [_Search(question)]
+def candidates_of(limits, first, last):
+    """The candidates of some entries of a question within `Limits`, in any process; as `sweep.rows.compute_rows`."""
+    if not (_latest and _latest[0].question == limits.question):
+        _latest[:] = [_Search(limits.question)]
+    _latest[0].limits.add([*limits.best.values(), *limits.comfortable.values()])  # found elsewhere
     return _latest[0].chunk(first, last)
 
 
@@ -266,8 +267,8 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
                 if number in store:
                     rows = map(json.loads, store.read(number)["candidate"])
                     take(number, [Candidate(*here.entries[place][:2], *values) for place, *values in rows])
-            first = run_tasks(candidates_of, question, islice(tasks, 1))  # here: the others then know the limits
-            with closing(run_tasks(candidates_of, question, tasks, workers, scheduler)) as others:
+            first = run_tasks(candidates_of, limits, islice(tasks, 2))  # here: the others then know the limits
+            with closing(run_tasks(candidates_of, limits, tasks, workers, scheduler)) as others:
                 for number, found in chain(first, others):
                     if store:
                         rows = [(places[candidate[:2]], *candidate[2:-1]) for candidate in found]

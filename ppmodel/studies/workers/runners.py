@@ -54,7 +54,7 @@ def run_tasks(compute, job, tasks, workers=None, scheduler=None):
         A function of a module, which other processes import; takes the job, and the first entry of a chunk and the one
         after its last.
     job : object
-        A `Sweep`, or a plan's `Question`.
+        A `Sweep`, or a plan's `Limits`, sent as they are when a task begins.
     tasks : iterable of (int, int, int)
         Chunks, each with its first entry and the one after its last. They are taken when somebody is free to compute.
     workers : int, optional

@@ -23,7 +23,7 @@ from ppmodel.schedules import small
 from ppmodel.schedules.cases import as_case
 from ppmodel.studies.planning import Candidate, asked, front, planned, search
 from ppmodel.studies.planning.answer import Plan
-from ppmodel.studies.planning.candidate_search import Limits, _Search
+from ppmodel.studies.planning.candidate_search import Limits, _latest, _Search, candidates_of
 from ppmodel.studies.planning.candidates import all_sizes, cases_at, divisions
 from ppmodel.studies.planning.risk import chances
 from ppmodel.studies.points import NoEffectWarning, resolve, rows_of
@@ -414,6 +414,18 @@ def test_an_interrupted_plan_goes_on_where_it_was(tmp_path, monkeypatch):
     for other in ("/dev/full", tmp_path):
         with refused(field="--resume", rule="no folder of parts"):
             pp.plan(**given, resume=other)
+
+
+def test_other_processes_search_within_the_limits_known_here():
+    """A process that begins with a task knows the best candidates so far, and wants no more than this one."""
+    question = asked("llama3_8b", "h100", 8, 64, schedules=["1f1b", "gpipe"])
+    limits = Limits(question)
+    limits.add(search(question))
+    _latest.clear()
+    assert candidates_of(limits, 0, 0) == []
+    (there,) = _latest
+    assert there.limits.best == limits.best
+    assert there.limits.comfortable == limits.comfortable
 
 
 def test_a_fitted_system_runs_what_the_framework_of_its_fit_runs():
