@@ -233,15 +233,16 @@ class Columns:
         hides = hides_backward(self.layout(self.sizes[0], 0), self.question.system.framework, table)
         like = self.alike_tables.setdefault((table.num_ranks, table.slices), table)
         *traits, alone = traits_of(table)
-        arrays = table.placement, table.stage_shares, rank_loads(table), alone
-        key = like, hides, table.has_shards, str(traits), *(array.tobytes() for array in arrays)
+        arrays = table.placement, table.stage_shares, rank_loads(table)
+        first = self.alike_tables.setdefault((table.has_shards, *(array.tobytes() for array in arrays)), table)
+        key = like, first, hides, str(traits), alone.tobytes()
         for number, (zero, layers) in enumerate(divisions(self.question, self.sizes[place], bool(table.gathers))):
             shared = zero if zero > 1 and not table.gathers else 1
             with suppress(CostError):
                 if (key, shared) not in self.shapes:
-                    cut, way = self.cut(table, layers, None), (hides, shared, table.slices)
+                    cut, way = self.cut(first, layers, None), (hides, shared, table.slices)
                     columns = np.column_stack([alone, cut.blocks, cut.mtp, cut.losses, cut.embeddings])
-                    self.shapes[key, shared] = Shape(table, like, way, homes_of(table.placement), *traits, columns)
+                    self.shapes[key, shared] = Shape(first, like, way, homes_of(first.placement), *traits, columns)
                 ways.append((number, zero, layers, self.shapes[key, shared]))
         return ways
 

@@ -217,10 +217,11 @@ class Rows:
             self.blocks[mode] = np.where(is_balanced, -1, self.stages.values[:, 3].astype(int))
         blocks = self.blocks[mode]
         new = rows[blocks[self.stages.first[rows]] < 0]
-        for shape, some in places_of(self.shapes[row] for row in new.tolist()).items():
-            times = self.layers_of(shape.way, mode).times(self.place[new[some]], mode)
-            stages = self.stages.first[new[some]][:, None] + np.arange(len(shape.of_stages))
-            blocks[stages] = self.columns.cut(shape.table, "balanced", times).blocks
+        shapes = (self.shapes[row] for row in new.tolist())
+        for (table, way), some in places_of((shape.table, shape.way) for shape in shapes).items():
+            times = self.layers_of(way, mode).times(self.place[new[some]], mode)
+            stages = self.stages.first[new[some]][:, None] + np.arange(table.num_stages)
+            blocks[stages] = self.columns.cut(table, "balanced", times).blocks
         return blocks
 
     def bounds(self, costs, paired=()):
