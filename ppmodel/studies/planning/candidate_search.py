@@ -22,6 +22,7 @@ from ppmodel.studies.planning.columns import Columns, numbered
 from ppmodel.studies.planning.fitting import fitting_of, point_of
 from ppmodel.studies.points.iteration import memory_of, step_graph
 from ppmodel.studies.points.margin import memory_margin
+from ppmodel.studies.points.order import open_options
 from ppmodel.studies.points.point import places_of
 from ppmodel.studies.workers.runners import require_installed, require_runner, run_tasks
 from ppmodel.studies.workers.store import open_store
@@ -181,7 +182,7 @@ def simulated(question, columns, entries, limits):
                     candidates.append((number, candidate._replace(iteration_s=time_s)))
                     limits.add([candidates[-1][1]])
         first = last
-    return [candidate for _, candidate in sorted(candidates) if limits.accepts(candidate)]
+    return [candidate for _, candidate in sorted(candidates)]
 
 
 class _Search:
@@ -190,6 +191,8 @@ class _Search:
     def __init__(self, question):
         self.question, self.limits, self.columns = question, Limits(question), Columns(question, all_sizes(question))
         self.entries = entries_of(question, self.columns)
+        cases = {id(entry.case): entry.case for entry in self.entries}
+        self.is_late = {key: bool(open_options(case)) for key, case in cases.items()}
         ends = 0, _FEW, *range(_FEW + _SPREAD, len(self.entries), _MOST)
         self.chunks = list(pairwise([*(end for end in ends if end < len(self.entries)), len(self.entries)]))
 
@@ -199,8 +202,12 @@ class _Search:
         return [entry for entry in self.entries[first:last] if entry.at_least_s <= most_s[entry.is_run]]
 
     def chunk(self, first, last):
-        """The candidates of some entries."""
-        return simulated(self.question, self.columns, self.wanted(first, last), self.limits)
+        """The candidates of some entries: those whose order is searched come last, when good times are known."""
+        found = []
+        for is_late in (False, True):
+            entries = [entry for entry in self.wanted(first, last) if self.is_late[id(entry.case)] is is_late]
+            found += simulated(self.question, self.columns, entries, self.limits)
+        return list(filter(self.limits.accepts, found))
 
 
 _latest = []
@@ -231,7 +238,7 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
     Returns
     -------
     list of Candidate
-        In the order of their entries.
+        In the order of their entries, but for those whose order is searched.
 
     Raises
     ------
