@@ -31,11 +31,16 @@ _BLOCK = 2**11
 """Rows that are priced at once: their columns stay in a core's cache."""
 
 
-def point_of(question, candidate, **others):
-    """The point of a candidate; `others` are further values of its layout."""
+def point_of(question, candidate):
+    """The point of a candidate."""
     ways = {name: getattr(candidate, name) for name in SEARCHED}
     listed = {name: value for name, value in candidate.variant if name not in Sizes._fields}  # steps leave these, too
-    return question.point(candidate.case, candidate.sizes, **listed | ways | others)
+    return question.point(candidate.case, candidate.sizes, **listed | ways)
+
+
+def copies(question):
+    """Return whether activations are copied to the host."""
+    return any(question.fixed.get(name) for name in ("offload", "offload_warm_up"))
 
 
 def fitting_of(question, columns, entries, limits):
@@ -71,8 +76,8 @@ def is_timed(columns, entry, slicing=SLICINGS[0]):
     """Return whether memory depends on times, of copies or of a searched order, or on parts or gathers that differ."""
     fixed, table = columns.question.fixed, columns.table(entry.case, entry.place)
     is_unlike = table and (table.gathers or table.has_shards or (table.slices > 1 and slicing != SLICINGS[0]))
-    is_copied = any(fixed.get(name) for name in ("offload", "offload_warm_up"))
-    return bool(is_unlike or fixed.get("lengths", "equal") != "equal" or is_copied or open_options(entry.case))
+    are_equal = fixed.get("lengths", "equal") == "equal"
+    return bool(is_unlike or not are_equal or copies(columns.question) or open_options(entry.case))
 
 
 def timed_bytes(question, candidate):
@@ -238,8 +243,7 @@ class Rows:
     @property
     def holds_long(self):
         """False where activations are copied, stages' times include those of other ranks, or long slices pass first."""
-        is_copied = self.question.fixed.keys() & {"offload", "offload_warm_up"}
-        return self.slicing == SLICINGS[0] and not self.has_shards and not is_copied
+        return self.slicing == SLICINGS[0] and not self.has_shards and not copies(self.question)
 
     def least_bytes(self, costs):
         """Lower bounds on the bytes of the most loaded GPUs of rows that take at most the time that is looked for.
@@ -270,7 +274,7 @@ class Rows:
                     activations = peak_activations(built(entry.case, *size), kept[stages], held[stages])
                     peaks[places] = (activations + others).max(axis=-1)[same]
                 continue
-            if not self.question.fixed.keys() & {"lengths", "offload", "offload_warm_up"}:
+            if self.are_equal and not copies(self.question):
                 least = least_activations(entry.case, size[1], kept[stages], held[stages]) + others
                 places = places[least.max(axis=-1)[same] <= capacity]
             for place in places.tolist():
